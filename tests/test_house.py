@@ -25,8 +25,6 @@ def test_a_dialects_name_is_rare_outside_the_dialects() -> None:
 
 # Names that stand in several modules on purpose: all dialects have these two.
 SAME_IN_EACH_DIALECT = {"StreamDecoder", "StreamEncoder"}
-# The limits of an agent's loop, which users write, and those of an upstream's queue.
-KNOWN_TWICE = {"Limits"}
 
 
 def names_of_types() -> Counter[str]:
@@ -44,7 +42,7 @@ def names_of_types() -> Counter[str]:
 
 def test_one_name_is_one_concept() -> None:
     twice = {name for name, count in names_of_types().items() if count > 1}
-    assert twice == SAME_IN_EACH_DIALECT | KNOWN_TWICE
+    assert twice == SAME_IN_EACH_DIALECT
 
 
 @pytest.mark.parametrize("room", [room for room in RANKS if room not in ("", "__main__")])

@@ -15,7 +15,7 @@ from dragoman.failure import Failure
 from dragoman.learner import learn
 from dragoman.learner_rules import RULES
 from dragoman.notes import Notes
-from dragoman.upstream.learned_file import KEPT_S, LearnedFile
+from dragoman.upstream.kept_files import LEARNED_KEPT_S, LearnedFile
 from dragoman.upstream.profiles import profile_for
 from dragoman.upstream.read_reply import read_refusal
 from dragoman.upstream.render import render
@@ -229,7 +229,7 @@ def test_what_was_learned_is_known_after_a_restart(tmp_path: Path) -> None:
     assert "temperature" not in json.loads(first_call(again).body)
     other = replace(UPSTREAM, base_url="http://other/v1")
     assert LearnedFile(tmp_path / "learned.json", lambda: now[0]).read(other) == {}
-    now[0] += KEPT_S + 1
+    now[0] += LEARNED_KEPT_S + 1
     assert file.read(UPSTREAM) == {}
 
 

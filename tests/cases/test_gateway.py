@@ -254,7 +254,7 @@ def test_case_111_many_streams_at_once_all_end_whole() -> None:
 
 
 def test_case_86_equal_keys_are_fine_and_conflicting_ones_are_not(tmp_path: Any) -> None:
-    from dragoman.gateway.stores.keys import SqliteKeyStore
+    from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
 
     keys = SqliteKeyStore(tmp_path / "keys.db")
     key = keys.new("a", admin=False)

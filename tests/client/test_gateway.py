@@ -10,7 +10,7 @@ from msgspec.structs import replace
 import dragoman
 from dragoman.agent import Limits
 from dragoman.client import AsyncClient
-from dragoman.client.async_client import notes_of
+from dragoman.client.answers import notes_of
 from dragoman.errors import UpstreamError
 from dragoman.jsontypes import load_json
 from dragoman.model.messages import Cache, Image, Message, Reasoning, Seal, Text, ToolCall, ToolResult

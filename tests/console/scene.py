@@ -13,7 +13,7 @@ from dragoman.gateway.config.mcp import McpSettings
 from dragoman.gateway.config.teams import TeamSettings
 from dragoman.gateway.process.reload import reload
 from dragoman.gateway.process.startup import ServeOptions
-from dragoman.gateway.stores.keys import SqliteKeyStore
+from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
 from dragoman.testing import serve
 from tests.gateway.house import CANARY, House, faultline, open_house, say, state, upstream
 from tests.gateway.web import post

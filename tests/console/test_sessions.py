@@ -8,7 +8,7 @@ import pytest
 from dragoman.accounts.grants import Grant
 from dragoman.gateway.access.sessions import COOKIE, LAST_S, Sessions
 from dragoman.gateway.routes import console
-from dragoman.gateway.stores.keys import SqliteKeyStore
+from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
 from tests.gateway.house import House, open_house
 from tests.gateway.web import Got, get, post, send
 from tests.waiting import NEVER_S

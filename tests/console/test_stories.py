@@ -15,7 +15,7 @@ from dragoman.accounts.grants import Grant
 from dragoman.accounts.prices import ModelPrice
 from dragoman.gateway.config.mcp import McpSettings
 from dragoman.gateway.config.teams import TeamSettings
-from dragoman.gateway.stores.keys import SqliteKeyStore
+from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
 from tests.console.scene import AGENT, open_scene
 from tests.gateway.house import open_house
 from tests.gateway.test_traffic import ROW

@@ -29,8 +29,9 @@ from dragoman.gateway.bodies import inflate
 from dragoman.gateway.config.load import load_settings
 from dragoman.gateway.config.settings import RequestLimits
 from dragoman.gateway.process.startup import open_secrets
-from dragoman.gateway.stores.keys import KeyStore, SqliteKeyStore
+from dragoman.gateway.stores.keys import KeyStore
 from dragoman.gateway.stores.responses import SqliteResponseStore, StoredResponse
+from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
 from dragoman.gateway.telemetry import metrics
 from dragoman.upstream import upstream_state
 from dragoman.upstream.spec import Timeouts

@@ -35,8 +35,9 @@ from dragoman.gateway.process import reload, startup
 from dragoman.gateway.process.startup import ServeOptions, check_exposure, make_access, settle
 from dragoman.gateway.routes.table import AccessClass
 from dragoman.gateway.state import Gateway
-from dragoman.gateway.stores import keys as key_store
-from dragoman.gateway.stores.keys import FILE, KeyTable, SqliteKeyStore, open_key_store
+from dragoman.gateway.stores import sqlite_keys as key_store
+from dragoman.gateway.stores.keys import KeyTable
+from dragoman.gateway.stores.sqlite_keys import FILE, SqliteKeyStore, open_key_store
 from dragoman.gateway.telemetry.log import Log
 from tests.gateway.house import state
 

@@ -16,7 +16,7 @@ from dragoman.gateway.config.teams import TeamSettings
 from dragoman.gateway.routes import admin_keys
 from dragoman.gateway.routes.admin import CALLS, openapi
 from dragoman.gateway.routes.console import DESCRIBED
-from dragoman.gateway.stores.keys import SqliteKeyStore
+from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
 from tests.gateway.house import House, faultline, open_house, upstream
 from tests.gateway.test_teams import SAID, chat
 from tests.gateway.web import Got, send

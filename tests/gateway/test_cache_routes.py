@@ -10,7 +10,7 @@ from google import genai
 from google.genai import types
 
 from dragoman.exchange import HOP
-from dragoman.gateway.stores.keys import SqliteKeyStore
+from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
 from dragoman.testing import Provider, serve
 from tests.gateway.house import CANARY, House, faultline, open_house, say, upstream
 from tests.gateway.web import get, post, send

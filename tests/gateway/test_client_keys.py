@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.gateway.access.client_keys import ClientKeys
-from dragoman.gateway.stores.keys import SqliteKeyStore
+from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
 
 A, B = "the-first-key-of-all", "the-second-key-of-all"
 GRANTED = ("team", "granted", "expires", "old_until")

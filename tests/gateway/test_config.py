@@ -20,7 +20,7 @@ from dragoman.gateway.process.banner import banner
 from dragoman.gateway.process.reload import reload
 from dragoman.gateway.process.startup import ServeOptions, check_exposure, make_access, settle
 from dragoman.gateway.state import Gateway
-from dragoman.gateway.stores.keys import open_key_store
+from dragoman.gateway.stores.sqlite_keys import open_key_store
 from dragoman.gateway.telemetry.log import Log
 from dragoman.upstream.admission import POLL_S, Admission, Ticket
 from dragoman.upstream.routing import Routes, find_targets, list_models

@@ -12,7 +12,7 @@ import pytest
 from dragoman.dialects import NAMES, find_dialect
 from dragoman.failure import Failure
 from dragoman.gateway.error_responses import fail
-from dragoman.gateway.stores.keys import SqliteKeyStore
+from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
 from dragoman.upstream.spec import Timeouts
 from tests.gateway.house import PATIENT, QUICK, House, Script, Seen, faultline, open_house, say, stream, upstream
 from tests.gateway.test_faults import chunk, dice, stall

@@ -13,7 +13,7 @@ from dragoman.gateway.process import reload as reload_module
 from dragoman.gateway.process.reload import LastGood, reload
 from dragoman.gateway.process.startup import ServeOptions, check_exposure, is_public, make_access, settle
 from dragoman.gateway.state import Gateway
-from dragoman.gateway.stores.keys import FILE, open_key_store
+from dragoman.gateway.stores.sqlite_keys import FILE, open_key_store
 from dragoman.gateway.telemetry.log import Log
 from tests.gateway.house import open_house, state
 from tests.gateway.test_reload import CHAT, GOOD, HI, Process

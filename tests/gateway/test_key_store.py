@@ -16,7 +16,7 @@ from dragoman import cli
 from dragoman.accounts.grants import Grant
 from dragoman.errors import ConfigError
 from dragoman.gateway.access.client_keys import ClientKeys
-from dragoman.gateway.stores.keys import FILE, OLD_FILE, SqliteKeyStore, open_key_store
+from dragoman.gateway.stores.sqlite_keys import FILE, OLD_FILE, SqliteKeyStore, open_key_store
 
 FORK = multiprocessing.get_context("fork")
 WAIT_S = 30

@@ -16,7 +16,7 @@ import pytest
 from dragoman.gateway import conversation, stream_writer
 from dragoman.gateway.config.load import load_settings
 from dragoman.gateway.config.settings import RequestLimits, Settings
-from dragoman.gateway.stores.keys import SqliteKeyStore
+from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
 from dragoman.upstream.render import render
 from dragoman.upstream.spec import Caps, Timeouts, Upstream
 from tests.gateway.house import House, faultline, open_house, say, stream, upstream

@@ -17,7 +17,7 @@ from dragoman.accounts.grants import Grant
 from dragoman.accounts.money import find_period
 from dragoman.accounts.prices import read_price
 from dragoman.gateway.config.teams import TeamSettings
-from dragoman.gateway.stores.keys import SqliteKeyStore
+from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
 from tests.gateway.house import House, faultline, open_house, upstream
 from tests.gateway.test_error_table import DOORS
 from tests.gateway.test_teams import SAID

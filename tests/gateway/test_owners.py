@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.accounts.grants import Grant
-from dragoman.gateway.stores.keys import KeyStore, SqliteKeyStore
+from dragoman.gateway.stores.keys import KeyStore
 from dragoman.gateway.stores.reasoning_state import SqliteStateStore
 from dragoman.gateway.stores.responses import SqliteResponseStore, StoredResponse
 from dragoman.gateway.stores.sqlite import share_out
+from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
 from tests.gateway.house import faultline, open_house, say, stream, upstream
 from tests.gateway.web import Got, post
 

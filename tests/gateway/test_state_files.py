@@ -20,8 +20,8 @@ from dragoman.gateway.access.client_keys import ClientKeys
 from dragoman.gateway.app import App
 from dragoman.gateway.process.startup import ServeOptions, check_exposure, make_access, settle
 from dragoman.gateway.state import Gateway
-from dragoman.gateway.stores import keys as key_store
-from dragoman.gateway.stores.keys import SqliteKeyStore
+from dragoman.gateway.stores import sqlite_keys as key_store
+from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
 from dragoman.gateway.telemetry.log import Log
 from dragoman.upstream.spec import Timeouts
 from tests.gateway.house import faultline, open_house, state, stream, upstream

@@ -21,7 +21,8 @@ from dragoman.errors import ConfigError, UpstreamError
 from dragoman.gateway.access.charge import KeyLimits
 from dragoman.gateway.config.load import read_settings
 from dragoman.gateway.config.teams import BudgetSettings, LedgerSettings, TeamSettings
-from dragoman.gateway.stores.keys import KeyChange, SqliteKeyStore
+from dragoman.gateway.stores.keys import KeyChange, KeyRow
+from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
 from dragoman.mcp.toolbox import McpToolbox
 from dragoman.model.messages import ToolCall
 from dragoman.upstream.shared_limits import SharedLimits, SharedMemory
@@ -501,7 +502,7 @@ def test_the_commands_make_change_and_show_keys(
 def test_an_older_store_gets_todays_tables(tmp_path: Path) -> None:
     import sqlite3
 
-    from dragoman.gateway.stores import keys as key_store
+    from dragoman.gateway.stores import sqlite_keys as key_store
 
     path = tmp_path / key_store.FILE
     db = sqlite3.connect(path)
@@ -514,7 +515,7 @@ def test_an_older_store_gets_todays_tables(tmp_path: Path) -> None:
     table = key_store.open_key_store(tmp_path).read()
     assert table is not None
     assert [replace(row, digest="") for row in table.rows] == [
-        key_store.KeyRow(id="abcdefgh", digest="", name="old", created=1.0)
+        KeyRow(id="abcdefgh", digest="", name="old", created=1.0)
     ]
 
 

@@ -21,7 +21,8 @@ from dragoman.gateway.config.settings import RequestLimits
 from dragoman.gateway.process.startup import ServeOptions, settle
 from dragoman.gateway.routes import admin
 from dragoman.gateway.routes.table import Route, RouteTable, all_routes
-from dragoman.gateway.stores.keys import KeyStore, SqliteKeyStore
+from dragoman.gateway.stores.keys import KeyStore
+from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
 from tests.gateway.house import CANARY, faultline, open_house, say, state, stream, upstream
 from tests.gateway.test_faults import ASK, GOOD, chunk
 from tests.gateway.web import get, head_of, post, raw, send, status_of

@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from dragoman.upstream import transport
-from dragoman.upstream.http import resolver
-from dragoman.upstream.http.resolver import Resolver
+from dragoman.upstream.http import dial
+from dragoman.upstream.http.dial import Resolver
 from dragoman.upstream.spec import Timeouts, Upstream
 from tests.gateway.held_time import held_time
 from tests.gateway.house import CANARY, House, Loop, Script, Seen, faultline, open_house, reset, say, stream, upstream
@@ -100,7 +100,7 @@ def names(house: House, monkeypatch: pytest.MonkeyPatch, lookup_s: float = 20.0)
             raise answer
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (answer, port))]
 
-    monkeypatch.setattr(resolver, "look_up", look_up)
+    monkeypatch.setattr(dial, "look_up", look_up)
     house.gateway.transport._resolver = Resolver(lookup_s=lookup_s)
     yield table
     for answer in table.values():
@@ -148,7 +148,7 @@ def test_f29_a_slow_resolver_ends_in_time_and_others_do_not_wait(monkeypatch: py
 
 
 def test_f29_the_last_good_answer_serves_when_the_resolver_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resolver, "FRESH_S", 0.0)
+    monkeypatch.setattr(dial, "FRESH_S", 0.0)
     with (
         faultline(GOOD) as good,
         open_house(one(f"http://good.test:{port_of(good.url)}")) as house,

@@ -8,7 +8,7 @@ from dragoman.conformance.scenario import load_scenarios
 from dragoman.dialects import find_dialect
 from dragoman.gateway.http import HttpRequest
 from dragoman.gateway.scope import Scope
-from dragoman.gateway.stores.keys import SqliteKeyStore
+from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
 from dragoman.gateway.telemetry.xray import MAX_BYTES
 from dragoman.model.request import Request
 from dragoman.testing import serve

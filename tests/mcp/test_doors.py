@@ -15,7 +15,7 @@ from dragoman.agent.steps import Limits
 from dragoman.dialects import find_dialect
 from dragoman.dialects.jsonrpc import dialect_for
 from dragoman.gateway.config.mcp import McpSettings
-from dragoman.gateway.stores.keys import SqliteKeyStore
+from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
 from dragoman.model.fold import fold
 from dragoman.model.messages import Reasoning, Text, ToolCall
 from dragoman.model.reply import Reply

@@ -7,7 +7,7 @@ from dragoman.failure import Failure, FailureKind
 from dragoman.gateway import stream_writer
 from dragoman.upstream import breaker, retry, upstream_state
 from dragoman.upstream.breaker import Breaker, How, how_failed
-from dragoman.upstream.http import resolver
+from dragoman.upstream.http import dial
 from dragoman.upstream.retry import RetryBudget
 from dragoman.upstream.upstream_state import UpstreamState
 from tests.gateway.house import upstream
@@ -200,7 +200,7 @@ def test_the_policy_is_what_is_written_down() -> None:
     assert breaker.OPEN_S == 30
     assert (retry.MOST_ATTEMPTS, retry.BASE_S, retry.CAP_S, retry.LONGEST_HINT_S) == (3, 0.5, 8, 60)
     assert (RetryBudget().share, RetryBudget().least) == (0.2, 3)
-    assert (resolver.LOOKUP_S, resolver.KEPT_S) == (3, 300)
+    assert (dial.LOOKUP_S, dial.KEPT_S) == (3, 300)
     assert (upstream_state.PROBE_EVERY_S, stream_writer.PING_S) == (1, 15)
 
 

@@ -12,9 +12,8 @@ import pytest
 from dragoman.dialects import find_dialect
 from dragoman.dialects._services import ListedModel
 from dragoman.gateway.config.settings import Settings
-from dragoman.upstream.known_models import find_known, load_known
 from dragoman.upstream.model_lists import ModelLists, describe
-from dragoman.upstream.profiles import load_rows
+from dragoman.upstream.profiles import find_known, load_known, load_rows
 from dragoman.upstream.render import find_destination
 from dragoman.upstream.routing import Routes, find_targets, list_models
 from dragoman.upstream.transport import Transport

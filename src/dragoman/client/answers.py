@@ -1,24 +1,34 @@
 """Answer, AsyncStream, RunAnswer: the results of a client's calls."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from dragoman.accounts.prices import Cost
+from dragoman.accounts.money import read_currency, read_micros
+from dragoman.accounts.prices import Cost, PriceTable, count_cost
 from dragoman.agent.steps import Stopped, StopReason
 from dragoman.client.outputs import parse
-from dragoman.errors import DragomanError, UpstreamError
+from dragoman.client.prompts import BuiltRequest
+from dragoman.client.upstreams import GATEWAY
+from dragoman.dialects import CANONICAL
+from dragoman.errors import DecodeError, DragomanError, UpstreamError
 from dragoman.failure import Failure
-from dragoman.jsontypes import dump_json, load_json
-from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyFailed
+from dragoman.jsontypes import JsonObject, dump_json, load_json
+from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyFailed
 from dragoman.model.fold import ReplyBuilder, merge_extras
 from dragoman.model.messages import Message, Part, Reasoning, Text, ToolCall
 from dragoman.model.reply import Choice, FinishReason, Reply, Usage
 from dragoman.notes import Note
+from dragoman.upstream.answer import OpenAnswer
 
+COST_HEADER = "x-dragoman-cost"  # of a gateway
+NOTES_HEADER = "x-dragoman-notes"
+LATE_NOTES = "x-dragoman-notes late"  # our own name for those that came after the answer
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -274,3 +284,75 @@ class AsyncStream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+# ---------------------------------------------------------------- from an upstream's answer
+
+
+def whole_reply(open_answer: OpenAnswer) -> Reply:
+    if open_answer.reply is None:
+        raise UpstreamError(Failure(kind="server_error", status=502, message="the upstream sent an empty answer"))
+    return open_answer.reply
+
+
+def finish_chat(reply: Reply, open_answer: OpenAnswer, built: BuiltRequest) -> Answer[Any]:
+    upstream, costs = open_answer.target.upstream.name, partial(find_cost, open_answer, reply.usage)
+    return Answer(reply, notes=notes_of(open_answer), upstream=upstream, output=built.output, costs=costs)
+
+
+def finish_run(stopped: Stopped, notes: list[Note], built: BuiltRequest, costs: list[Cost | None]) -> RunAnswer[Any]:
+    """A loop that reached a limit has an answer. A loop whose model failed raises."""
+    if stopped.failure is not None:
+        raise UpstreamError(stopped.failure)
+    return RunAnswer(stopped, notes=tuple(notes), output=built.output, costs=partial(add_costs, costs))
+
+
+def find_cost(open_answer: OpenAnswer, usage: Usage | None) -> Cost | None:
+    """As a gateway says it, or by our own prices."""
+    header = open_answer.headers.get(COST_HEADER)
+    if header is not None:
+        with suppress(ValueError):
+            amount, currency = header.split(" ")
+            return Cost(read_micros(amount), read_currency(currency))
+    target = open_answer.target
+    return count_cost(PriceTable().find(target.upstream.name, target.upstream.kind, target.model), usage)
+
+
+def add_costs(costs: list[Cost | None]) -> Cost | None:
+    """The sum over turns; None if one of them is unknown, or if they are in two currencies."""
+    known = [cost for cost in costs if cost is not None]
+    if not known or len(known) < len(costs) or len({cost.currency for cost in known}) > 1:
+        return None
+    return Cost(sum(cost.micros for cost in known), known[0].currency)
+
+
+def notes_of(open_answer: OpenAnswer) -> tuple[Note, ...]:
+    """Our notes, and the notes that a gateway sends in its header."""
+    notes = tuple(open_answer.notes)
+    if not open_answer.target.upstream.name.startswith(GATEWAY):
+        return notes
+    headers = open_answer.headers
+    values = [headers[name] for name in (NOTES_HEADER, LATE_NOTES) if name in headers]
+    try:
+        more = [_read_note(row) for header in values for row in load_json(header) if "kind" in row]
+    except (DecodeError, KeyError, TypeError):
+        return notes
+    return (*notes, *more)
+
+
+def _read_note(row: JsonObject) -> Note:
+    """A note of a gateway. Its `where` is a place in the body that we sent. The caller knows the canonical form."""
+    place = row["canonical"] if "canonical" in row else row["where"]
+    return Note(row["kind"], place, row["why"], place, row.get("body") or "request")
+
+
+def take_late(event: Event, open_answer: OpenAnswer) -> bool:
+    """Whether an event is a header that a gateway knew only at the end: its late notes, or the cost."""
+    if not (isinstance(event, Aside) and event.dialect == CANONICAL):
+        return False
+    headers = open_answer.headers
+    late = {name: value for name, value in event.body.items() if isinstance(value, str)}
+    if NOTES_HEADER in late and NOTES_HEADER in headers:
+        late[LATE_NOTES] = late.pop(NOTES_HEADER)
+    headers.update(late)
+    return True

@@ -5,31 +5,38 @@ import os
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from functools import partial
 from types import TracebackType
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.accounts.money import read_currency, read_micros
-from dragoman.accounts.prices import Cost, PriceTable, count_cost
+from dragoman.accounts.prices import Cost
 from dragoman.agent.driver import run_loop
 from dragoman.agent.steps import Limits, Step, Stopped
-from dragoman.client.answers import Answer, AsyncStream, RunAnswer
+from dragoman.client.answers import (
+    Answer,
+    AsyncStream,
+    RunAnswer,
+    find_cost,
+    finish_chat,
+    finish_run,
+    notes_of,
+    take_late,
+    whole_reply,
+)
 from dragoman.client.openai_style import AsyncOpenAI
 from dragoman.client.prompts import BuiltRequest, ChatOptions, Prompt, build, read_refuse
 from dragoman.client.services import Count, ModelInfo, count_tokens, embed, list_models, speak
 from dragoman.client.upstreams import GATEWAY, ClientUpstreams, NetworkOptions, choose_upstreams
 from dragoman.dialects import CANONICAL, find_dialect
 from dragoman.dialects._base import Dialect
-from dragoman.errors import DecodeError, UpstreamError
+from dragoman.errors import UpstreamError
 from dragoman.exchange import ClientRequest, UpstreamCall
 from dragoman.failure import Failure
-from dragoman.jsontypes import JsonObject, load_json
-from dragoman.model.events import Aside, Event
+from dragoman.model.events import Event
 from dragoman.model.fold import unfold
-from dragoman.model.reply import Reply, Usage
+from dragoman.model.reply import Usage
 from dragoman.model.request import Request
 from dragoman.notes import Note, Refusable
 from dragoman.upstream.answer import OpenAnswer
@@ -44,9 +51,6 @@ from dragoman.upstream.upstream_state import UpstreamState
 
 T = TypeVar("T")
 TIMEOUT_S = 600.0
-COST_HEADER = "x-dragoman-cost"  # of a gateway
-NOTES_HEADER = "x-dragoman-notes"
-LATE_NOTES = "x-dragoman-notes late"  # our own name for those that came after the answer
 OUR_MESSAGE_START = "the upstream"  # our own messages about an upstream begin with this
 
 
@@ -420,78 +424,9 @@ def _close_from_any_thread(
 
 async def pieces(open_answer: OpenAnswer) -> AsyncIterator[list[Event]]:
     while (piece := await open_answer.next()) is not None:
-        events = [event for event in piece.events if not _take_late(event, open_answer)]
+        events = [event for event in piece.events if not take_late(event, open_answer)]
         if events:
             yield events
-
-
-def _take_late(event: Event, open_answer: OpenAnswer) -> bool:
-    """Whether an event is a header that a gateway knew only at the end: its late notes, or the cost."""
-    if not (isinstance(event, Aside) and event.dialect == CANONICAL):
-        return False
-    headers = open_answer.headers
-    late = {name: value for name, value in event.body.items() if isinstance(value, str)}
-    if NOTES_HEADER in late and NOTES_HEADER in headers:
-        late[LATE_NOTES] = late.pop(NOTES_HEADER)
-    headers.update(late)
-    return True
-
-
-def whole_reply(open_answer: OpenAnswer) -> Reply:
-    if open_answer.reply is None:
-        raise UpstreamError(Failure(kind="server_error", status=502, message="the upstream sent an empty answer"))
-    return open_answer.reply
-
-
-def finish_chat(reply: Reply, open_answer: OpenAnswer, built: BuiltRequest) -> Answer[Any]:
-    upstream, costs = open_answer.target.upstream.name, partial(find_cost, open_answer, reply.usage)
-    return Answer(reply, notes=notes_of(open_answer), upstream=upstream, output=built.output, costs=costs)
-
-
-def find_cost(open_answer: OpenAnswer, usage: Usage | None) -> Cost | None:
-    """As a gateway says it, or by our own prices."""
-    header = open_answer.headers.get(COST_HEADER)
-    if header is not None:
-        with suppress(ValueError):
-            amount, currency = header.split(" ")
-            return Cost(read_micros(amount), read_currency(currency))
-    target = open_answer.target
-    return count_cost(PriceTable().find(target.upstream.name, target.upstream.kind, target.model), usage)
-
-
-def add_costs(costs: list[Cost | None]) -> Cost | None:
-    """The sum over turns; None if one of them is unknown, or if they are in two currencies."""
-    known = [cost for cost in costs if cost is not None]
-    if not known or len(known) < len(costs) or len({cost.currency for cost in known}) > 1:
-        return None
-    return Cost(sum(cost.micros for cost in known), known[0].currency)
-
-
-def finish_run(stopped: Stopped, notes: list[Note], built: BuiltRequest, costs: list[Cost | None]) -> RunAnswer[Any]:
-    """A loop that reached a limit has an answer. A loop whose model failed raises."""
-    if stopped.failure is not None:
-        raise UpstreamError(stopped.failure)
-    return RunAnswer(stopped, notes=tuple(notes), output=built.output, costs=partial(add_costs, costs))
-
-
-def _read_note(row: JsonObject) -> Note:
-    """A note of a gateway. Its `where` is a place in the body that we sent. The caller knows the canonical form."""
-    place = row["canonical"] if "canonical" in row else row["where"]
-    return Note(row["kind"], place, row["why"], place, row.get("body") or "request")
-
-
-def notes_of(open_answer: OpenAnswer) -> tuple[Note, ...]:
-    """Our notes, and the notes that a gateway sends in its header."""
-    notes = tuple(open_answer.notes)
-    if not open_answer.target.upstream.name.startswith(GATEWAY):
-        return notes
-    headers = open_answer.headers
-    values = [headers[name] for name in (NOTES_HEADER, LATE_NOTES) if name in headers]
-    try:
-        more = [_read_note(row) for header in values for row in load_json(header) if "kind" in row]
-    except (DecodeError, KeyError, TypeError):
-        return notes
-    return (*notes, *more)
 
 
 def explain_refused_key(failure: Failure, name: str) -> Failure:

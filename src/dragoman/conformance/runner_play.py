@@ -42,7 +42,7 @@ from dragoman.model.messages import Image, Message, Part
 from dragoman.model.reply import Reply, Usage
 from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
-from dragoman.upstream.known_models import find_known
+from dragoman.upstream.profiles import find_known
 from dragoman.upstream.read_reply import says_something
 from dragoman.way_back import StreamReader, read_reply
 from dragoman.wire import WireReply

@@ -32,9 +32,9 @@ from dragoman.known_turns.history import KnownTurns
 from dragoman.known_turns.tools import MOST_BYTES, KnownTools
 from dragoman.model.messages import Text
 from dragoman.model.request import Request
-from dragoman.upstream import learned_file, model_lists
-from dragoman.upstream.admission import LimitedQueue, Limits, ProcessLimits
-from dragoman.upstream.learned_file import LearnedFile
+from dragoman.upstream import kept_files, model_lists
+from dragoman.upstream.admission import LimitedQueue, LimitStore, ProcessLimits
+from dragoman.upstream.kept_files import LearnedFile
 from dragoman.upstream.model_lists import ModelLists
 from dragoman.upstream.routing import (
     Routes,
@@ -164,7 +164,7 @@ class Gateway:
         access: Access,
         *,
         log: Log,
-        limits: Limits | None = None,
+        limits: LimitStore | None = None,
         database: "Database | None" = None,
     ) -> None:
         self.clock = time.monotonic
@@ -172,7 +172,7 @@ class Gateway:
         self.dice = random.random
         self.log = log
         self._own_limits = ProcessLimits(self.clock)
-        self.limits: Limits = limits or self._own_limits
+        self.limits: LimitStore = limits or self._own_limits
         self.key_limits = KeyLimits(self.limits, self.clock)
         self.books: Bookkeeper | None = None  # made when a request needs it
         self.peers: Peers | None = None  # the other workers
@@ -206,7 +206,7 @@ class Gateway:
 
     def build(self, settings: Settings, access: Access, number: int) -> Generation:
         routes = settings.routes()
-        path = self._file(settings, learned_file.NAME)
+        path = self._file(settings, kept_files.LEARNED)
         lessons = LearnedFile(path, self.wall) if path is not None else None
         upstream_states = {
             u.name: UpstreamState(u, self.clock, self._open_queue(u), lessons) for u in settings.upstreams

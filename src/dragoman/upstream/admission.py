@@ -176,7 +176,7 @@ class LimitedQueue(Protocol):
         """A request leaves the queue, or it has ended. An unsent one is given back; tokens are settled."""
 
 
-class Limits(Protocol):
+class LimitStore(Protocol):
     """Where limits are kept: in this process, in memory that workers share, or in Valkey."""
 
     @property

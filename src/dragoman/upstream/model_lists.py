@@ -23,9 +23,8 @@ from dragoman.errors import DecodeError, UpstreamError
 from dragoman.jsontypes import Json, dump_json, load_json
 from dragoman.log_line import LogLine
 from dragoman.upstream.http.request import build_headers, join_url
-from dragoman.upstream.kept_file import read_kept, write_kept
-from dragoman.upstream.known_models import find_known
-from dragoman.upstream.profiles import find_kind, kinds_of_model
+from dragoman.upstream.kept_files import read_kept, write_kept
+from dragoman.upstream.profiles import find_kind, find_known, kinds_of_model
 from dragoman.upstream.render import choose_dialect, find_profile
 from dragoman.upstream.spec import DEMO, Upstream
 from dragoman.upstream.transport import Transport

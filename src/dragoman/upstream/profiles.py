@@ -15,13 +15,15 @@ from typing import Any
 from msgspec import Struct, to_builtins
 
 from dragoman.dialects import CANONICAL, NAMES, find_dialect
+from dragoman.dialects._services import ListedModel
 from dragoman.errors import ConfigError
-from dragoman.jsontypes import kind_of
+from dragoman.jsontypes import kind_of, load_json
 from dragoman.passes.profile import Profile
 from dragoman.read_struct import read_struct
 from dragoman.upstream.keys import Auth
 
 FILE = "profiles.toml"
+KNOWN_MODELS = "known_models.json"  # facts that servers do not tell; made by tools/known_models.py
 ALL = ("*",)  # models
 _WHOLE = ("tool_names", "call_ids", "thinking")  # records said anew, not key by key
 
@@ -247,3 +249,24 @@ def kinds_of_model(model: str, rows: Rows | None = None) -> list[str]:
         if kind.prefixes and (name.startswith(kind.prefixes) or bare.startswith(kind.prefixes))
     }
     return sorted(lengths, key=lambda kind: -lengths[kind])
+
+
+# ---------------------------------------------------------------- models
+
+
+@cache
+def load_known() -> dict[str, dict[str, dict[str, Any]]]:
+    """Facts of public catalogues, by kind of server and model."""
+    text = files("dragoman.upstream").joinpath(KNOWN_MODELS).read_bytes()
+    found: dict[str, dict[str, dict[str, Any]]] = load_json(text)["models"]
+    return found
+
+
+def find_known(kind: str, model: str, known: Rows | None = None) -> ListedModel | None:
+    """By the table of its server, else of the vendor whose models have such names."""
+    for name in (kind, *kinds_of_model(model, known)):
+        rows = load_known().get(name, {})
+        facts = rows.get(model) or rows.get(plain_model(model))
+        if facts is not None:
+            return ListedModel(name=model, **facts)
+    return None

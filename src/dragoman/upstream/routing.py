@@ -23,8 +23,7 @@ from dragoman.model.messages import Image, Part, ToolResult
 from dragoman.model.request import Request, ServerTool
 from dragoman.passes.parameters import estimate
 from dragoman.passes.server_tools import read_search
-from dragoman.upstream.known_models import find_known
-from dragoman.upstream.profiles import Rows, find_kind, kind_of_model, kinds_of_model
+from dragoman.upstream.profiles import Rows, find_kind, find_known, kind_of_model, kinds_of_model
 from dragoman.upstream.spec import DEMO, Target, Upstream
 
 _LEGAL = re.compile(r"[A-Za-z0-9._:@/+\-]{1,200}")

@@ -18,9 +18,8 @@ from dragoman.failure import Failure
 from dragoman.network import DIRECT, CertificateError, Network, ProxyError, make_tls, open_tunnel, read_proxy
 from dragoman.upstream.failures import malformed, too_large, too_late
 from dragoman.upstream.http.connection import Http2Only, HttpConnection, HungUp, NotHttp, Pool
-from dragoman.upstream.http.dial import dial
+from dragoman.upstream.http.dial import Resolver, dial
 from dragoman.upstream.http.request import RequestHead, SplitUrl, find_head
-from dragoman.upstream.http.resolver import Resolver
 from dragoman.upstream.spec import Caps, Timeouts
 
 USUAL = Caps()

@@ -10,12 +10,12 @@ from dragoman.dialects._services import ListedModel
 from dragoman.exchange import Destination
 from dragoman.failure import Failure
 from dragoman.log_line import LogLine
-from dragoman.upstream.admission import LimitedQueue, Limits, ProcessLimits
+from dragoman.upstream.admission import LimitedQueue, LimitStore, ProcessLimits
 from dragoman.upstream.breaker import Breaker, how_failed
 from dragoman.upstream.failures import requests_own
 from dragoman.upstream.http.request import RequestHead
+from dragoman.upstream.kept_files import LearnedFile
 from dragoman.upstream.keys import EVERY, Key, KeyRing, origin_of
-from dragoman.upstream.learned_file import LearnedFile
 from dragoman.upstream.retry import BROKEN, RetryBudget
 from dragoman.upstream.spec import Upstream
 
@@ -30,7 +30,7 @@ BALANCE_PROBE_EVERY_S = 10.0
 NO_CREDIT = "no credit"
 
 
-def open_queue(spec: Upstream, limits: Limits) -> LimitedQueue:
+def open_queue(spec: Upstream, limits: LimitStore) -> LimitedQueue:
     """The way in to an upstream, under its limits as the configuration says them."""
     numbers = {"at_once": spec.at_once, "rpm": spec.rpm, "tpm": spec.tpm}
     return limits.open_queue(spec.name, spec.name, **numbers, queue=spec.queue)

@@ -22,7 +22,7 @@ from dragoman.jsontypes import dump_json
 from dragoman.log_line import LogLine
 from dragoman.model.messages import Image
 from dragoman.model.reply import Usage
-from dragoman.upstream.admission import LimitedQueue, Limits, Ticket
+from dragoman.upstream.admission import LimitedQueue, LimitStore, Ticket
 from dragoman.upstream.attempts import Attempt
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def may_use(now: "Generation", holder: Holder | None, model: str) -> bool:
 class KeyLimits:
     """The limits of keys and teams. A request that does not fit is refused at once; the queue is for upstreams."""
 
-    def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
+    def __init__(self, limits: LimitStore, clock: Callable[[], float]) -> None:
         self._limits, self._clock = limits, clock
         self._queues: dict[str, tuple[Account, LimitedQueue]] = {}
 

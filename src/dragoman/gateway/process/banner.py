@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from dragoman.gateway.access.auth import LOCAL_HOSTS, Access
 from dragoman.gateway.config.settings import PORT, Settings
 from dragoman.gateway.config.source import state_folder
-from dragoman.gateway.stores.keys import FILE
+from dragoman.gateway.stores.sqlite_keys import FILE
 from dragoman.upstream.discovery import PORTS
 from dragoman.upstream.keys import show_url
 from dragoman.upstream.profiles import load_rows

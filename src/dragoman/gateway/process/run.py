@@ -30,7 +30,7 @@ from dragoman.gateway.stores.engines import name_replica, open_database, open_li
 from dragoman.gateway.telemetry.log import Log
 
 if TYPE_CHECKING:
-    from dragoman.upstream.admission import Limits
+    from dragoman.upstream.admission import LimitStore
 
 MISCONFIGURED = 78  # EX_CONFIG of sysexits.h
 SWITCH_S = 0.001  # how long a thread that converts a large request may run while the loop has something to do
@@ -124,7 +124,7 @@ def _listen(settings: Settings, options: ServeOptions, env: Mapping[str, str]) -
 
 
 async def _open_gateway(
-    settings: Settings, access: Access, journal: Log, limits: "Limits | None", replica: str
+    settings: Settings, access: Access, journal: Log, limits: "LimitStore | None", replica: str
 ) -> Gateway:
     """A gateway with its stores. `replica`: the name of this process among those that share limits."""
     shared = None
@@ -161,7 +161,7 @@ async def _main(
     journal: Log,
     env: Mapping[str, str],
     listener: socket,
-    limits: "Limits | None" = None,
+    limits: "LimitStore | None" = None,
     on_reload: Callable[[], None] = lambda: None,
     worker: int = 0,
     peers: Peers | None = None,

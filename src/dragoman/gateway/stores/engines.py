@@ -19,9 +19,10 @@ from dragoman.errors import ConfigError
 from dragoman.gateway.config.load import load_settings
 from dragoman.gateway.config.settings import Settings
 from dragoman.gateway.config.source import find_file
-from dragoman.gateway.stores.keys import KeyStore, open_key_store
+from dragoman.gateway.stores.keys import KeyStore
 from dragoman.gateway.stores.reasoning_state import SqliteStateStore, StateStore
 from dragoman.gateway.stores.responses import ResponseStore, SqliteResponseStore
+from dragoman.gateway.stores.sqlite_keys import open_key_store
 
 if TYPE_CHECKING:
     from dragoman.oidc.tokens import TokenChecker

@@ -1,22 +1,53 @@
-"""What refusals have taught, kept over a restart: a small JSON file, read at the start and written with each lesson.
+"""Small JSON files that keep over a restart what a process found out: lists of models, and what refusals taught.
 
-A lesson that cannot be written or read costs one more refusal, never a request. Lessons are forgotten after a while,
-because servers and models change.
+Losing one costs a question to a server or one more refusal, never a request.
 """
 
+import logging
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 from msgspec import Struct, ValidationError, convert
 
+from dragoman.errors import DecodeError
+from dragoman.jsontypes import dump_json, load_json
+from dragoman.log_line import LogLine
 from dragoman.passes.profile import Profile
-from dragoman.upstream.kept_file import read_kept, write_kept
 from dragoman.upstream.spec import Upstream
 
-NAME = "learned.json"
-KEPT_S = 30 * 24 * 3600.0
+log = logging.getLogger(__name__)
+MAX_BYTES = 16 * 1024 * 1024
+LEARNED = "learned.json"
+LEARNED_KEPT_S = 30 * 24 * 3600.0  # servers and models change
 MOST_LESSONS = 1_000
+T = TypeVar("T")
+
+
+def read_kept(path: Path, kind: type[T]) -> list[T]:
+    """The rows of a file; none if it is not there or of another version."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            return []
+        return convert(load_json(path.read_bytes()), list[kind])  # type: ignore[valid-type]
+    except (OSError, DecodeError, ValidationError):
+        return []
+
+
+def write_kept(path: Path, rows: list[Any]) -> None:
+    """Writes a new file and puts it in the old one's place: other processes never read half of it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f"{path.name}.{os.getpid()}")
+        new.write_bytes(dump_json(rows))
+        new.replace(path)
+    except OSError as error:
+        log.warning(LogLine("not_kept", {"file": str(path), "why": error.strerror or str(error)}))
+
+
+# ---------------------------------------------------------------- what refusals have taught
 
 
 class LessonRow(Struct, frozen=True, kw_only=True):
@@ -30,6 +61,8 @@ class LessonRow(Struct, frozen=True, kw_only=True):
 
 
 class LearnedFile:
+    """Read at the start, and written with each lesson."""
+
     def __init__(self, path: Path, wall: Callable[[], float] = time.time) -> None:
         self._path, self._wall = path, wall
 
@@ -46,7 +79,7 @@ class LearnedFile:
 
     def _load(self) -> list[LessonRow]:
         found = read_kept(self._path, LessonRow)
-        return [one for one in found if self._wall() - one.learned_at < KEPT_S and _fits(one.fields)]
+        return [one for one in found if self._wall() - one.learned_at < LEARNED_KEPT_S and _fits(one.fields)]
 
 
 def _server(upstream: Upstream) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.upstream.http import resolver
-from dragoman.upstream.http.resolver import Resolver
+from dragoman.upstream.http import dial
+from dragoman.upstream.http.dial import Resolver
 from tests.waiting import NEVER_S, until
 
 
@@ -59,7 +59,7 @@ def test_the_last_good_answer_serves_for_five_minutes(
     ages: list[float], asked: int, found: list[str | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names, clock = Names("10.0.0.1", GONE), Clock()
-    monkeypatch.setattr(resolver, "look_up", names.look_up)
+    monkeypatch.setattr(dial, "look_up", names.look_up)
 
     async def ask() -> list[str | None]:
         known = Resolver(clock=clock)
@@ -86,7 +86,7 @@ def test_a_slow_name_ends_in_time_is_asked_once_and_delays_no_other(monkeypatch:
         return [row("10.0.0.1")]
 
     asked: list[str] = []
-    monkeypatch.setattr(resolver, "look_up", look_up)
+    monkeypatch.setattr(dial, "look_up", look_up)
 
     async def ask() -> None:
         known = Resolver(lookup_s=0.5)
@@ -103,7 +103,7 @@ def test_a_slow_name_ends_in_time_is_asked_once_and_delays_no_other(monkeypatch:
 
 def test_an_answer_that_came_too_late_serves_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
-    monkeypatch.setattr(resolver, "look_up", lambda host, port: release.wait(NEVER_S) and [row("10.0.0.1")])
+    monkeypatch.setattr(dial, "look_up", lambda host, port: release.wait(NEVER_S) and [row("10.0.0.1")])
 
     async def ask() -> Any:
         known = Resolver(lookup_s=0.02)
@@ -119,14 +119,14 @@ def test_an_answer_that_came_too_late_serves_the_next(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_an_address_is_not_looked_up(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     names = Names(GONE)
-    monkeypatch.setattr(resolver, "look_up", names.look_up)
+    monkeypatch.setattr(dial, "look_up", names.look_up)
     assert run(Resolver().resolve(address, 80))[0][4][0] == address
     assert names.asked == []
 
 
 def test_a_loop_that_is_gone_hears_of_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
-    monkeypatch.setattr(resolver, "look_up", lambda host, port: release.wait(NEVER_S) and [row("10.0.0.1")])
+    monkeypatch.setattr(dial, "look_up", lambda host, port: release.wait(NEVER_S) and [row("10.0.0.1")])
 
     async def ask() -> None:
         with pytest.raises(socket.gaierror):
