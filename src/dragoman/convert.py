@@ -121,6 +121,7 @@ def _one_way(dialect: Dialect, *, native: bool) -> Profile:
         maker=True,
         takes_older=True,
         searches="yes" if dialect.searches_web else "no",
+        mcp=dialect.connects_mcp,
         policy=policy,
     )
 
@@ -134,12 +135,13 @@ def convert_reply(
     state_key: StateKey = DEFAULT_KEY,
 ) -> Converted:
     """An unstreamed answer in another dialect."""
+    from dragoman.answers.mcp_calls import translate_calls
     from dragoman.way_back import open_carrier, read_reply
 
     body = _own(reply)
     here, there = _dialects(source, to, body, "reply")
     notes = Notes(refuse)
-    answer = read_reply(here, WireReply(body=body), notes)
+    answer = notes.stage(translate_calls(read_reply(here, WireReply(body=body), notes), there.name))
     carrier = open_carrier(here, there, StateSource(), state_key)
     wire = there.encode_reply(
         notes.stage(carry_reply(answer, carrier, notes)) if carrier is not None else answer, notes
@@ -169,11 +171,14 @@ class StreamConverter:
         request: Request | None = None,
         state_key: StateKey = DEFAULT_KEY,
     ):
+        from dragoman.answers.mcp_calls import McpStream
         from dragoman.way_back import StreamReader, open_carrier
 
         self.notes = Notes(refuse)
         self.source, self.to = find_dialect(source), find_dialect(to)
         self._reader = StreamReader(self.source, self.notes)
+        may_call = self.source is not self.to and self.source.connects_mcp and self.to.connects_mcp
+        self._mcp = McpStream(self.to.name) if may_call else None
         self._carrier = open_carrier(self.source, self.to, StateSource(), state_key)
         if self._carrier is not None:
             self._carrier.stage(self.notes)
@@ -186,6 +191,8 @@ class StreamConverter:
 
     def feed(self, piece: bytes) -> bytes:
         events = self._reader.feed(piece)
+        if self._mcp is not None:
+            events = self._mcp.feed(events)
         if events and self._carrier is not None:
             events = self._carrier.feed(events)
         return self._encoder.feed(events) if events else b""
@@ -193,6 +200,8 @@ class StreamConverter:
     def close(self) -> bytes:
         """What is left; a stream that was cut ends in its dialect's error, never in a success."""
         events = self._reader.close()
+        if self._mcp is not None:
+            events = self._mcp.feed(events)
         if self._carrier is not None:
             events = self._carrier.feed(events)
         return self._encoder.feed(events) + self._encoder.close()

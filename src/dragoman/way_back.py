@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from dragoman.answers.call_arguments import CallMender, mend_calls
 from dragoman.answers.call_ids import FreshIds
 from dragoman.answers.json_answers import ask_again
+from dragoman.answers.mcp_calls import McpStream, translate_calls
 from dragoman.answers.spelling import SpellingMender
 from dragoman.answers.think_tags import ThoughtFinder, find_thoughts
 from dragoman.answers.undo import StreamRenamer, StreamUndo, undo_reply
@@ -67,6 +68,8 @@ class WayBack(Struct, frozen=True, kw_only=True):
             reply = replace(reply, usage=add_usage(self.spent, reply.usage))
         if self.think_tags:
             reply = self.notes.stage(find_thoughts(reply, self.think_tags, opened=self.think_opened))
+        if self.undo.mcp is not None:
+            reply = self.notes.stage(translate_calls(reply, self.undo.mcp.dialect, self.undo.mcp.names))
         if self.asked is not None:
             self._check(reply, self.asked)
         try:
@@ -94,6 +97,8 @@ class StreamWayBack:
         self._thoughts = ThoughtFinder(way.think_tags, opened=way.think_opened) if way.think_tags else None
         self._found = StartedParts()  # with the thoughts among them
         self._notes = way.notes
+        mcp = way.undo.mcp
+        self._mcp = McpStream(mcp.dialect, mcp.names) if mcp is not None else None
         self._undo: StreamRenamer | StreamUndo
         if way.undo.is_only_names():  # fast path: only names to undo
             self._undo = StreamRenamer(way.undo.renames)
@@ -105,6 +110,8 @@ class StreamWayBack:
             events = [out for event in events for out in self._thoughts.feed(event)]
             self._found.feed(events)
             self._notes.stage(self._found)
+        if self._mcp is not None:
+            events = self._mcp.feed(events)
         undo = self._undo
         if isinstance(undo, StreamRenamer):
             return undo.feed_all(events)

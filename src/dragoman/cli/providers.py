@@ -93,6 +93,7 @@ LABELS: dict[str, str] = {
     "lacks": "lacks",
     "searches": "web search",
     "search_tool": "asked for by",
+    "mcp": "MCP servers",
     "wrong_forms": "wrong forms",
     "takes_older": "older forms",
     "maker": "shared keys",

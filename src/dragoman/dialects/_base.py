@@ -172,5 +172,6 @@ class Dialect(Struct, frozen=True, kw_only=True):
     seals_calls: bool = False  # the seal is on the call, not on the thought before it
     stores_replies: bool = False  # a later request can continue a reply by its id
     explains_finish: bool = False  # replies can have a text that says why the answer ended
+    connects_mcp: bool = False  # the vendor's own server connects to MCP servers that a request names
     searches_web: bool = False  # the vendor's own server can search the web; other servers mostly cannot
     encode_loaded: EncodeLoaded | None = None  # the answer to a request without messages, which loads a model

@@ -15,7 +15,7 @@ from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.known_turns.history import Chunk, History, Hit
 from dragoman.known_turns.read import INSTRUCTIONS, count_lead, find_ids
 from dragoman.model.messages import Message
-from dragoman.model.request import Request
+from dragoman.model.request import Request, ServerTool
 from dragoman.note_places import Place
 from dragoman.notes import Locate, Notes
 from dragoman.passes.emulate import Undo
@@ -96,6 +96,8 @@ def leaves_apart(known: Known, request: Request, profile: Profile) -> bool:
         return False
     if profile.context is not None and not profile.native:
         return False  # it is opened for the whole conversation
+    if profile.mcp and not profile.native and any(type(tool) is ServerTool for tool in request.tools or ()):
+        return False  # calls of MCP servers are written in one way if the server is named, else in another
     if profile.tools_for_history and not known.history.names <= {
         getattr(tool, "name", None) for tool in request.tools or ()
     }:

@@ -10,6 +10,7 @@ from dragoman.jsontypes import JsonObject, dump_text
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import AnyTool, CustomTool, OutputFormat, Request, Tool, ToolChoice
 from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.mcp_servers import McpReturn, hand_on_servers
 from dragoman.passes.profile import Feature, Profile
 from dragoman.passes.rename import NOTHING, Renames
 from dragoman.passes.server_tools import tell_server_tools
@@ -37,12 +38,13 @@ class Undo(Struct, frozen=True, kw_only=True):
     expected: Expected | None = None  # an answer that the target does not hold to its form
     stops: tuple[str, ...] = ()  # sequences to cut at
     copies: int = 1  # how many times to ask
+    mcp: McpReturn | None = None  # calls of MCP servers come back in the words of the client
 
     def is_nothing(self) -> bool:
         """Ids that are taken are no matter of an undo: answers/call_ids.py gives calls ids of their own."""
         renames = self.renames
         changed = renames.names or renames.properties or renames.answer or self.custom or self.json_tool
-        return not (changed or self.expected or self.stops)
+        return not (changed or self.expected or self.stops or self.mcp)
 
     def is_only_names(self) -> bool:
         """Whether nothing has to be done about what is said, only about what it is called."""
@@ -62,6 +64,8 @@ def emulate(
     if freeform and "custom_tools" in lacks:
         request, undo = _emulate_custom(request, profile, undo, notes)
     if foreign and "server_tools" in lacks:
+        request, mcp = hand_on_servers(request, profile, notes)
+        undo = undo if mcp is None else replace(undo, mcp=mcp)
         request = tell_server_tools(request, profile, notes)
     if lacks and request.output is not None and request.output.type != "text":
         request, undo = _emulate_output(request, request.output, profile, undo, notes)

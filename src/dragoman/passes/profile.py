@@ -196,6 +196,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     searches: Literal["no", "yes", "alone"] = "no"  # the web, by itself; alone: only where there are no functions
     search_tool: SearchTool | None = None  # how that is asked for
+    mcp: bool = False  # connects to MCP servers that a request names
     media: MediaForms = MediaForms()
     assistant_media: MediaForms | None = None  # of turns of the assistant; None: as in all others
     lacks: tuple[Feature, ...] = ()

@@ -14,6 +14,7 @@ from dragoman.jsontypes import JsonObject, dump_text
 from dragoman.model.messages import Message, Opaque, Part, Text, ToolResult
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.mcp_servers import restore_calls
 from dragoman.passes.profile import Profile
 
 LONGEST = 4_000  # characters of one call or result
@@ -24,6 +25,8 @@ def tell_server_history(request: Request, profile: Profile, notes: Notes) -> Req
         return request
     if not _any_foreign(request, profile.dialect):  # fast path: nothing foreign
         return request
+    if profile.mcp:
+        request = restore_calls(request, profile.dialect)
     messages = [_tell_message(message, i, profile.dialect, notes) for i, message in enumerate(request.messages)]
     if all(a is b for a, b in zip(messages, request.messages, strict=True)):
         return request

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from dragoman.jsontypes import JsonObject
 from dragoman.model.request import AnyTool, Request, ServerTool, Tool
 from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.mcp_servers import lists_servers
 from dragoman.passes.profile import Profile, SearchTool
 
 CHAT = "openai_chat"
@@ -33,7 +34,7 @@ class WebSearch(Struct, frozen=True, kw_only=True):
 def has_foreign(request: Request) -> bool:
     """Whether a request may hold something that only its own provider runs."""
     own = request.extras.get(CHAT)
-    return own is not None and SEARCH_OPTIONS in own
+    return (own is not None and SEARCH_OPTIONS in own) or lists_servers(request)
 
 
 def tell_server_tools(request: Request, profile: Profile, notes: Notes) -> Request:

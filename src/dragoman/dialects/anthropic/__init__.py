@@ -103,6 +103,7 @@ DIALECT = Dialect(
     reply_id_prefix="msg_",
     call_id_prefix="toolu_",
     searches_web=True,
+    connects_mcp=True,
     seal_form="signature",
     slots=StateSlots(dialect=NAME, kind="thoughts", form="signature", wordless_form="redacted"),
 )

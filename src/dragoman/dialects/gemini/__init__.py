@@ -63,6 +63,7 @@ DIALECT = Dialect(
     sse_query=SSE,
     explains_finish=True,
     searches_web=True,
+    connects_mcp=True,
     seal_form=SIGNATURE,
     slots=StateSlots(dialect=NAME, kind="parts", form=SIGNATURE),
     seals_calls=True,

@@ -91,6 +91,7 @@ DIALECT = Dialect(
     reply_id_prefix="resp_",
     stores_replies=True,
     searches_web=True,
+    connects_mcp=True,
     seal_form="encrypted",
     slots=StateSlots(dialect=NAME, kind="thoughts", form="encrypted"),
 )
