@@ -2,8 +2,8 @@
 
 Anthropic lists the servers beside the tools (`mcp_servers`) and has one `mcp_toolset` for each among the tools.
 Responses has a tool `mcp` with all of it, Gemini a tool `mcpServers`. A server is handed on only if the target can keep
-to what the client allowed: no call that the client wants to approve runs without that, and no tool that it switched off runs.
-The token of a server goes to the provider that answers, as the client's words do.
+to what the client allowed: no call that the client wants to approve runs without that, and no tool that it switched
+off runs. The token of a server goes to the provider that answers, as the client's words do.
 
 Read 2026-11-18: types of the SDKs anthropic 2.8.0 and openai (installed), digests mcp, gemini 5, openai-responses.
 """

@@ -261,6 +261,8 @@ def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
     before, contents = notes.stage(request), find_contents(request, profile.dialect)
     if Opaque in contents:
         _refuse_orders(request, profile, notes)
+    if request.extras:
+        _refuse_order_key(request, profile, notes)
     freeform, foreign = FREEFORM in contents or CustomTool in contents, ServerTool in contents or has_foreign(request)
     request, undo = emulate(request, profile, notes, freeform=freeform, foreign=foreign)
     if request is not before:
@@ -281,7 +283,15 @@ def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
 
 # Not content but orders: an answer that knows nothing of them answers another question.
 ORDERS = frozenset({"compaction_trigger"})
+ORDER_KEY = "compaction"  # of Anthropic: the answer is a summary of the conversation, which takes its place
 REFERENCE = "item_reference"  # to what only its own provider has
+COMPACTED = "compaction"  # stands for the turns before it, which the client no longer sends
+
+
+def _refuse_order_key(request: Request, profile: Profile, notes: Notes) -> None:
+    for dialect, own in request.extras.items():
+        if dialect != profile.dialect and own.get(ORDER_KEY) is not None:
+            raise notes.refuse((((ROOT, "extras"), dialect), ORDER_KEY), f"only {dialect} can carry out {ORDER_KEY}")
 
 
 def _refuse_orders(request: Request, profile: Profile, notes: Notes) -> None:
@@ -295,6 +305,8 @@ def _refuse_orders(request: Request, profile: Profile, notes: Notes) -> None:
             kind = str(part.body.get("type"))
             if kind in ORDERS and i == last:
                 raise notes.refuse(at, f"only {part.dialect} can carry out {kind}")
+            if kind == COMPACTED and part.body.get("encrypted_content") and "content" not in part.body:
+                raise notes.refuse(at, f"only {part.dialect} can read this {kind}: send the conversation itself")
             if kind == REFERENCE:
                 raise notes.refuse(
                     at, f"only {part.dialect} keeps the item {part.body.get('id')}: send the item itself"

@@ -307,9 +307,16 @@ def begin_with_user(request: Request, profile: Profile, notes: Notes) -> Request
     rest = request.messages[lead:]
     if (rest and rest[0].role == "user") or profile.is_continued(request.extras):
         return request
+    if rest and rest[0].parts and _is_compacted(rest[0].parts[0], profile):
+        return request
     notes.invented((ROOT, "messages"), "a user turn added at the beginning")
     first = Message(role="user", parts=(Text(text=OPENING if rest else NO_CONTENT),))
     return replace(request, messages=(*request.messages[:lead], first, *rest))
+
+
+def _is_compacted(part: Part, profile: Profile) -> bool:
+    """A summary of what came before is sent back first, "in place of the messages it summarizes" (anthropic 2.8)."""
+    return isinstance(part, Opaque) and part.dialect == profile.dialect and part.body.get("type") == "compaction"
 
 
 def end_with_user(request: Request, profile: Profile, notes: Notes) -> Request:
