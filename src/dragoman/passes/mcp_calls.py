@@ -14,7 +14,8 @@ from dragoman.jsontypes import JsonObject, dump_text, load_json
 from dragoman.model.messages import Opaque, Part
 
 USE, RESULT, ITEM = "mcp_tool_use", "mcp_tool_result", "mcp_call"
-PREFIXES = {"anthropic": "mcptoolu_", "openai_responses": "mcp_"}  # of ids
+ANTHROPIC, RESPONSES = "anthropic", "openai_responses"
+PREFIXES = {ANTHROPIC: "mcptoolu_", RESPONSES: "mcp_"}  # of ids
 
 
 class McpCall(Struct, frozen=True, kw_only=True):
@@ -61,9 +62,7 @@ class McpTranslator:
     def _write(self, call: McpCall) -> list[Part]:
         server = self._names.get(call.server, call.server)
         call_id = _own_id(call.id, self._dialect) or PREFIXES[self._dialect] + call.id
-        bodies = (
-            _write_blocks(call, call_id, server) if self._dialect == "anthropic" else [_item(call, call_id, server)]
-        )
+        bodies = _write_blocks(call, call_id, server) if self._dialect == ANTHROPIC else [_item(call, call_id, server)]
         return [Opaque(dialect=self._dialect, body=body) for body in bodies]
 
 

@@ -19,10 +19,10 @@ from dragoman.jsontypes import JsonObject
 from dragoman.model.messages import Message, Opaque
 from dragoman.model.request import AnyTool, Request, ServerTool
 from dragoman.notes import ROOT, At, Notes
-from dragoman.passes.mcp_calls import McpTranslator, translates
+from dragoman.passes.mcp_calls import ANTHROPIC, RESPONSES, McpTranslator, translates
 from dragoman.passes.profile import Profile
 
-ANTHROPIC, RESPONSES, GEMINI = "anthropic", "openai_responses", "gemini"
+GEMINI = "gemini"
 SERVERS, TOOLSET = "mcp_servers", "mcp_toolset"
 GEMINI_SERVERS, TRANSPORT = "mcpServers", "streamableHttpTransport"
 BETA_KEY, BETA = "header:anthropic-beta", "mcp-client-2025-11-20"
@@ -256,20 +256,17 @@ def _label(name: str) -> str:
 
 def _write_servers(request: Request, servers: list[McpServer], profile: Profile) -> Request:
     tools = request.tools or ()
-    match profile.dialect:
-        case "anthropic":
-            own = request.extras.get(ANTHROPIC, {})
-            betas = [own[BETA_KEY]] if isinstance(own.get(BETA_KEY), str) else []
-            listed = [_listed(server) for server in servers]
-            extras = {**own, SERVERS: listed, BETA_KEY: ",".join((*betas, BETA))}
-            sets = tuple(ServerTool(dialect=ANTHROPIC, body=_toolset(server)) for server in servers)
-            return replace(request, tools=(*tools, *sets), extras={**request.extras, ANTHROPIC: extras})
-        case "openai_responses":
-            own_tools = tuple(ServerTool(dialect=RESPONSES, body=_responses_tool(server)) for server in servers)
-            return replace(request, tools=(*tools, *own_tools))
-        case _:
-            body: JsonObject = {GEMINI_SERVERS: [_gemini_server(server) for server in servers]}
-            return replace(request, tools=(*tools, ServerTool(dialect=GEMINI, body=body)))
+    if profile.dialect == ANTHROPIC:
+        own = request.extras.get(ANTHROPIC, {})
+        betas = [own[BETA_KEY]] if isinstance(own.get(BETA_KEY), str) else []
+        extras = {**own, SERVERS: [_listed(server) for server in servers], BETA_KEY: ",".join((*betas, BETA))}
+        sets = tuple(ServerTool(dialect=ANTHROPIC, body=_toolset(server)) for server in servers)
+        return replace(request, tools=(*tools, *sets), extras={**request.extras, ANTHROPIC: extras})
+    if profile.dialect == RESPONSES:
+        own_tools = tuple(ServerTool(dialect=RESPONSES, body=_responses_tool(server)) for server in servers)
+        return replace(request, tools=(*tools, *own_tools))
+    body: JsonObject = {GEMINI_SERVERS: [_gemini_server(server) for server in servers]}
+    return replace(request, tools=(*tools, ServerTool(dialect=GEMINI, body=body)))
 
 
 def _listed(server: McpServer) -> JsonObject:
