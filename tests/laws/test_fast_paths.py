@@ -134,6 +134,8 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "tools known": (),  # test_known_tools.py
     "printable head": (),  # test_request.py
     "plain reply": (),  # test_plain_replies.py
+    "known head": (),  # test_known_head.py
+    "judged head": (),  # test_known_head.py
 }
 
 

@@ -34,8 +34,8 @@ MAX_HOPS = 3
 _OF_BROWSERS = ("origin", "referer", "cookie", "sec-fetch-site", "sec-fetch-mode")
 
 
-async def serve_conversation(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
-    return await converse(gateway, http, match.route.dialect, match.path(http.query), match.route.name)
+def serve_conversation(gateway: Gateway, http: HttpRequest, match: Match) -> Awaitable[HttpResponse]:
+    return converse(gateway, http, match.route.dialect, match.path(http.query), match.route.name)
 
 
 async def serve_unknown_verb(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
@@ -146,7 +146,9 @@ class App:
         given = http.headers.get("x-request-id", "")
         http.unique_id = self._ids.next()
         http.id = given if given and _ID.fullmatch(given) else http.unique_id
-        match = self.table.find(http.method, http.path)
+        match = http.facts.match
+        if match is None:
+            match = http.facts.match = self.table.find(http.method, http.path)
         dialect = dialect_of(match, http)
         try:
             if self.gateway.now.access.tokens is not None:
@@ -171,6 +173,11 @@ class App:
         """Checks host, key and content type before the body is read."""
         gateway = self.gateway
         access = gateway.now.access
+        if match is not None and http.facts.judged_by is access and not gateway.draining:  # fast path: judged head
+            verdict = access.admit(http, match.route.access)
+            if verdict is not None:
+                raise UpstreamError(turned_away(*verdict))
+            return
         http.most_bytes = match.route.most_bytes if match is not None else 0
         verdict = access.judge_host(http) or access.judge_origin(http)
         if verdict is None and match is not None:
@@ -191,6 +198,8 @@ class App:
         if read_hops(http) >= MAX_HOPS:
             words = "this request has been through too many gateways: does an upstream point back here?"
             raise UpstreamError(Failure(kind="server_error", status=508, code="loop_detected", message=words))
+        if http.most_bytes is None:
+            http.facts.judged_by = access
 
     def _unmatched(self, http: HttpRequest) -> HttpResponse:
         methods = self.table.methods(http.path)

@@ -6,12 +6,13 @@ of the server's time. Header caps, deadlines, back pressure and ending what a cl
 
 import asyncio
 import logging
+import re
 import sys
 from collections import deque
 from functools import lru_cache
 from http import HTTPStatus
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import httptools
@@ -20,7 +21,7 @@ import uvicorn
 from dragoman.gateway.app import App
 from dragoman.gateway.client_exchange import ClientExchange, nothing_more
 from dragoman.gateway.config.settings import RequestLimits
-from dragoman.gateway.http import NONE_REPEATED, HttpRequest, HttpResponse
+from dragoman.gateway.http import NONE_REPEATED, HeadFacts, HttpRequest, HttpResponse
 from dragoman.log_line import LogLine
 from dragoman.upstream.http.request import write_head
 
@@ -32,11 +33,16 @@ UNWANTED_BYTES = 64 * 1024 * 1024  # read of a client that is still sending when
 UNWANTED_S = 10.0
 LEAST_PROGRESS_BYTES = 1024  # a client that takes less than this in `write_s` does not read
 
+MOST_HEADS = 8  # of one connection that are remembered, one after the other: a proxy's are all different
+MOST_DIGITS = 9  # of the size of a body whose head is remembered
+
 _BUSY = inf  # no deadline while the app works on an answer
 _STATUS = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus}
 _USUAL = ("host", "content-type", "content-length", "authorization", "user-agent", "accept", "connection", "x-api-key")
 _NAMES = {spelt: name for name in _USUAL for spelt in (name.encode(), name.title().encode())}
 _OFFER = frozenset({"connection", "upgrade", "http2-settings"})
+_SIZE = re.compile(rb"\r\ncontent-length: ?(\d{1,9})\r\n", re.IGNORECASE)
+_UNUSUAL = frozenset({"transfer-encoding", "expect", "upgrade"})
 _WORDS = {
     400: "the request is not valid HTTP",
     408: "the request took too long to arrive",
@@ -46,6 +52,43 @@ _WORDS = {
     503: "there are too many connections",
     505: "this version of HTTP is not served here",
 }
+
+
+class KnownHead(NamedTuple):
+    """The head of a request that came with its whole body in one piece, and was parsed. Only the size may differ in the
+    next one."""
+
+    before: bytes  # the size of the body
+    after: bytes  # it
+    method: str
+    path: str
+    query: str
+    headers: dict[str, str]  # without the size
+    facts: HeadFacts
+
+    def find_body(self, data: bytes) -> bytes | None:
+        """The body, if `data` is such a head with exactly its body."""
+        start = len(self.before)
+        end = data.find(b"\r", start, start + MOST_DIGITS + 1)
+        if end < 0 or not data.startswith(self.after, end):
+            return None
+        size, body = data[start:end], data[end + len(self.after) :]
+        return body if body and size.isdigit() and int(size) == len(body) else None
+
+
+def remember_head(data: bytes, exchange: ClientExchange, most_bytes: int) -> KnownHead | None:
+    """`data`: all that has arrived since the exchange before this."""
+    http, cut = exchange.http, data.find(b"\r\n\r\n") + 4
+    if cut < 4 or cut + MOST_DIGITS > most_bytes or len(data) - cut != exchange.length or not exchange.done:
+        return None
+    if not exchange.keep or http.repeated or not _UNUSUAL.isdisjoint(http.headers):
+        return None
+    found = _SIZE.search(data, 0, cut)
+    if found is None or int(found[1]) != exchange.length:
+        return None
+    headers = {name: value for name, value in http.headers.items() if name != "content-length"}
+    before, after = data[: found.start(1)], data[found.end(1) : cut]
+    return KnownHead(before, after, http.method, http.path, http.query, headers, http.facts)
 
 
 class ClientConnection(asyncio.Protocol):
@@ -69,6 +112,8 @@ class ClientConnection(asyncio.Protocol):
         self._heading = False  # part of a head has arrived
         self._incoming: ClientExchange | None = None  # the request whose body is still arriving
         self._queue: deque[ClientExchange] = deque()
+        self._known: KnownHead | None = None
+        self._heads_left = MOST_HEADS
         self._running: ClientExchange | None = None  # the request that is being answered
         self._task: asyncio.Task[None] | None = None
         self._paused = self._lost = self._leaving = self._served = False
@@ -99,21 +144,39 @@ class ClientConnection(asyncio.Protocol):
         if self._deaf:
             self._discard(len(data))
             return
-        waiting = self._heading, self._incoming
-        incoming = self._incoming
+        incoming, heading, known = self._incoming, self._heading, self._known
+        between = incoming is None and not heading and not self._head_size
+        if known is not None and between and data.startswith(known.before):  # fast path: known head
+            body = known.find_body(data)
+            if body is not None:
+                self._queue.append(self._take_known(known, body))
+                self._go_on()
+                return
         if incoming is None:
             self._head_size += len(data)
-            self._counted = not self._heading
+            self._counted = not heading
         else:
             incoming.wire_size += len(data)
+        queued = len(self._queue)
         self._parse(data)
         if self.transport.is_closing():
             return
         if self._is_out_of_bounds(incoming):
             self._refuse(431)
+        if between and self._heads_left and len(self._queue) == queued + 1 and not self._deaf:
+            self._heads_left -= 1
+            self._known = remember_head(data, self._queue[-1], self._limits.head_bytes)
         self._go_on()
-        if (self._heading, self._incoming) != waiting:
+        if self._heading != heading or self._incoming is not incoming:
             self._reckon()
+
+    def _take_known(self, known: KnownHead, body: bytes) -> ClientExchange:
+        """A request with a head that was parsed before. The parser waits for the next head, as it would after this."""
+        _, _, method, path, query, headers, facts = known
+        http = HttpRequest(method, path, query, headers, client=self._client, port=self._port, facts=facts)
+        exchange = ClientExchange(self, http, self.app.gateway.now.settings.max_body_bytes, body)
+        http.read, http.direct = exchange.read, exchange
+        return exchange
 
     def _is_out_of_bounds(self, incoming: ClientExchange | None) -> bool:
         """Whether a head, or what frames a body, goes on for too long."""

@@ -36,7 +36,8 @@ class ClientExchange:
         *("begun", "chunked", "done", "expects", "http", "keep", "length", "limit", "wire_size"),
     )
 
-    def __init__(self, connection: Connection, http: HttpRequest, limit: int) -> None:
+    def __init__(self, connection: Connection, http: HttpRequest, limit: int, body: bytes | None = None) -> None:
+        """`body`: all of it has arrived with the head."""
         self._connection = connection
         self._pieces: list[bytes] = []
         self._size = 0
@@ -44,14 +45,19 @@ class ClientExchange:
         self._fault: Failure | None = None
         self.http = http
         self.limit = limit  # of the body
-        header = http.headers.get("content-length", "")
-        self.length = int(header) if header.isdigit() and len(header) < 16 else 0
         self.wire_size = 0  # of the body so far, with what frames it
-        self.expects = "expect" in http.headers and http.headers["expect"].lower() == "100-continue"
-        self.done = False  # the whole body has arrived
         self.keep = True  # keep the connection for the next request
         self.begun = False  # the answer has begun
         self.chunked = True
+        self.done = False  # the whole body has arrived
+        if body is None:
+            header = http.headers.get("content-length", "")
+            self.length = int(header) if header.isdigit() and len(header) < 16 else 0
+            self.expects = "expect" in http.headers and http.headers["expect"].lower() == "100-continue"
+        else:
+            self.length, self.expects = len(body), False
+            self.feed(body)
+            self.done = True
 
     def feed(self, data: bytes) -> None:
         self._size += len(data)

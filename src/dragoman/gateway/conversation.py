@@ -299,14 +299,19 @@ def keep_state(request: Request, dialect: Dialect, targets: Targets) -> Targets:
 
 def own_headers(dialect: Dialect, http: HttpRequest) -> dict[str, str]:
     """The headers of a request that belong to its dialect."""
-    return {name: http.headers[name] for name in dialect.carried_headers if name in http.headers}
+    known = http.facts.carried
+    if known is None or known[0] is not dialect:
+        found = {name: http.headers[name] for name in dialect.carried_headers if name in http.headers}
+        known = http.facts.carried = (dialect, found)
+    return known[1]
 
 
 def read_hops(http: HttpRequest) -> int:
-    header = http.headers.get(HOP)
-    if header is None:
-        return 0
-    return int(header) if header.isdigit() and len(header) < 5 else 0
+    hops = http.facts.hops
+    if hops is None:
+        header = http.headers.get(HOP, "")
+        hops = http.facts.hops = int(header) if header.isdigit() and len(header) < 5 else 0
+    return hops
 
 
 async def answer_with(scope: Scope) -> HttpResponse:

@@ -1,11 +1,14 @@
 """HttpRequest and HttpResponse: independent of the server that carries them."""
 
 from collections.abc import Awaitable, Callable, Sized
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from dragoman.accounts.grants import Holder
 from dragoman.failure import Failure
 from dragoman.jsontypes import Json, dump_json
+
+if TYPE_CHECKING:
+    from dragoman.gateway.routes.table import Match
 
 JSON_TYPE = "application/json"
 Write: TypeAlias = Callable[[bytes], Awaitable[None]]
@@ -37,13 +40,31 @@ class DirectWriter(Protocol):
     def put(self, data: bytes) -> None: ...
 
 
+class HeadFacts:
+    """What was found out from the head of a request alone. The next request of a client mostly has the same head, and
+    then it is known. Facts of a configuration are kept beside what they were made from."""
+
+    __slots__ = ("carried", "digest", "hops", "judged_by", "key", "match", "refuse")
+
+    def __init__(self) -> None:
+        self.match: Match | None = None
+        self.judged_by: object = None  # the Access that has nothing against host, origin, type and hops
+        self.key: tuple[str | None] | None = None
+        self.digest: tuple[object, str] | None = None  # of the key, and the table whose pepper it was made with
+        self.hops: int | None = None
+        self.refuse: frozenset[Any] | None = None
+        self.carried: tuple[object, Headers] | None = None  # a dialect, and its headers
+
+
 class HttpRequest:
-    """Header names are in lower case; names that occur twice are in `repeated`."""
+    """Header names are in lower case; names that occur twice are in `repeated`. `headers` may be shared with the next
+    request of the same connection."""
 
     __slots__ = (
         "_given",
         "client",
         "direct",
+        "facts",
         "headers",
         "holder",
         "id",
@@ -73,6 +94,7 @@ class HttpRequest:
         *,
         read: Callable[[], Awaitable[bytes]] | None = None,
         body: bytes = b"",
+        facts: HeadFacts | None = None,
     ) -> None:
         self.method = method
         self.large = False  # its body is worked on off the loop
@@ -91,6 +113,7 @@ class HttpRequest:
         self.key_id = ""  # the id of the client's key; "" where no key is needed
         self.read = read or self._read_given
         self.direct: DirectWriter | None = None  # for a streamed answer, if this is a client's own connection
+        self.facts = facts or HeadFacts()
         self._given = body
 
     def cap(self, limit: int) -> int:

@@ -343,14 +343,14 @@ def say_lost(notes: list[FoldedNote]) -> str:
 
 def read_refuse(http: HttpRequest) -> frozenset[Refusable]:
     """`x-dragoman-refuse: lost, altered`: the client wants an error instead of notes of these ranks and kinds."""
-    header = http.headers.get("x-dragoman-refuse")
-    if header is None:
-        return frozenset()
-    try:
-        words = check_words(word.strip() for word in header.split(",") if word.strip())
-    except ValueError as error:
-        raise DecodeError(f"x-dragoman-{error}") from error
-    return cast(frozenset[Refusable], words)
+    known = http.facts.refuse
+    if known is None:
+        header = http.headers.get("x-dragoman-refuse", "")
+        try:
+            known = http.facts.refuse = check_words(word.strip() for word in header.split(",") if word.strip())
+        except ValueError as error:
+            raise DecodeError(f"x-dragoman-{error}") from error
+    return cast(frozenset[Refusable], known)
 
 
 def _nanoseconds(seconds: float) -> int:

@@ -48,6 +48,13 @@ def _key_headers() -> tuple[str, ...]:
 
 def find_key(http: HttpRequest) -> str | None:
     """The key a client sent in its dialect's own way; "" when two differ."""
+    known = http.facts.key
+    if known is None:
+        known = http.facts.key = (_find_key(http),)
+    return known[0]
+
+
+def _find_key(http: HttpRequest) -> str | None:
     headers = http.headers
     found = [value.strip() for name in _key_headers() if (value := headers.get(name))]
     bearer = headers.get("authorization")
@@ -131,14 +138,13 @@ class Access:
         cannot use the console's session, nor that no key is needed here."""
         if access == "public" or http.client in INSIDE:
             return None
-        own_page = self._is_own_page(http)
         if not self.public and not self.keys.needed:
-            allowed = own_page or access != "admin"
+            allowed = access != "admin" or self._is_own_page(http)
             return None if allowed else (403, "only a page of this gateway may do this without an admin key")
         key = find_key(http)
-        if key is None and own_page and (holder := self._find_session(http)) is not None:
+        if key is None and self._is_own_page(http) and (holder := self._find_session(http)) is not None:
             return self._let_in(http, holder, access)
-        found = self.keys.check(key) if key else None
+        found = self.keys.check(key, http.facts) if key else None
         if found is None and key and self.tokens is not None:
             found = self.tokens.check(key)
         if found is not None:
@@ -151,9 +157,10 @@ class Access:
         return 401, "no valid key" if key is not None else "a key is needed: dragoman keys new"
 
     def _let_in(self, http: HttpRequest, holder: Holder, access: AccessClass) -> tuple[int, str] | None:
-        looks = access == "admin" and (http.method in ("GET", "HEAD") or http.path in ONLY_LOOKS)
-        if holder.read_only and not looks:
-            return 403, "this key may look and change nothing"
+        if holder.read_only:
+            looks = access == "admin" and (http.method in ("GET", "HEAD") or http.path in ONLY_LOOKS)
+            if not looks:
+                return 403, "this key may look and change nothing"
         http.key_id, http.holder = holder.id, holder
         return None
 

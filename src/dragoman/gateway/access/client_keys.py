@@ -14,6 +14,7 @@ from mmap import mmap
 
 from dragoman.accounts.grants import NO_GRANT, FileKey, Grant, Holder, make_holder
 from dragoman.errors import ConfigError
+from dragoman.gateway.http import HeadFacts
 from dragoman.gateway.stores.keys import KeyRow, KeyStore, KeyTable, new_pepper
 from dragoman.log_line import LogLine
 
@@ -115,20 +116,25 @@ class ClientKeys:
         """The store has changed: the next request reads it again, even if the last read was less than a second ago."""
         self._looked = -inf
 
-    def check(self, key: str) -> Holder | None:
-        """The owner of a key; None for an unknown key.
+    def check(self, key: str, facts: HeadFacts | None = None) -> Holder | None:
+        """The owner of a key; None for an unknown key. `facts`: of the head in which it came.
 
         An owner is made of the key itself: another key never gets it, wherever the two stand in a file.
         """
+        facts = facts or HeadFacts()
         self._refresh()
-        found = self._find(key)
+        found = self._find(key, facts)
         if found is None and self.store is not None and self.store.may_have_changed():
             self._read()  # a key that was made a moment ago
-            found = self._find(key)
+            found = self._find(key, facts)
         return found
 
-    def _find(self, key: str) -> Holder | None:
-        digest = self._table.digest(key)
+    def _find(self, key: str, facts: HeadFacts) -> Holder | None:
+        """The digest is made once for each connection of a client. What it opens is looked up each time."""
+        known = facts.digest
+        if known is None or known[0] is not self._table:
+            known = facts.digest = (self._table, self._table.digest(key))
+        digest = known[1]
         written = self._owners.get(digest)
         if written is not None:
             holder, expires = written
@@ -182,9 +188,9 @@ class ClientKeys:
         return row.revoked is not None or row.digest in self._revoked
 
     def _refresh(self) -> None:
-        if self.store is None or self._clock() - self._looked < REFRESH_S:
+        if self.store is None or (now := self._clock()) - self._looked < REFRESH_S:
             return
-        self._looked = self._clock()
+        self._looked = now
         if self.away or self.store.may_have_changed():
             self._read()
 

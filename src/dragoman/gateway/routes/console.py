@@ -20,7 +20,7 @@ from dragoman.gateway.access.audit import note_change
 from dragoman.gateway.bodies import check_cost
 from dragoman.gateway.conversation import converse
 from dragoman.gateway.error_responses import refuse, turned_away
-from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse, Write, json_response, text_response
+from dragoman.gateway.http import JSON_TYPE, HeadFacts, HttpRequest, HttpResponse, Write, json_response, text_response
 from dragoman.gateway.routes.table import Match, RouteTable
 from dragoman.gateway.state import Gateway
 from dragoman.gateway.telemetry.traffic import TrafficPage
@@ -84,7 +84,7 @@ class Login(Struct, frozen=True, kw_only=True):
 async def serve_login(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     """An admin key for a cookie. A wrong key is counted and answered as at every other door."""
     key = read_json(await http.read(), Login).key
-    http.headers["authorization"] = f"Bearer {key}"
+    http.headers, http.facts = {**http.headers, "authorization": f"Bearer {key}"}, HeadFacts()
     access = gateway.now.access
     verdict = access.admit(http, "admin")
     if verdict is not None:
