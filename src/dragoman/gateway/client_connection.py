@@ -92,6 +92,14 @@ def remember_head(data: bytes, exchange: ClientExchange, most_bytes: int) -> Kno
 
 
 class ClientConnection(asyncio.Protocol):
+    __slots__ = (
+        *("_again", "_client", "_counted", "_deaf", "_head_size", "_headers", "_heading", "_heads_left"),
+        *("_incoming", "_known", "_leaving", "_limits", "_lost", "_parser", "_paused", "_port", "_queue"),
+        *("_refusal", "_repeated", "_running", "_served", "_stall_timer", "_state", "_task", "_timer", "_timer_at"),
+        *("_unsent", "_until", "_unwanted", "_url"),
+        *("app", "loop", "stalled", "transport"),
+    )
+
     def __init__(self, config: uvicorn.Config, server_state: Any, app_state: Any, _loop: Any = None) -> None:
         """uvicorn's Server calls it with these arguments."""
         self.app: App = config.loaded_app

@@ -43,6 +43,13 @@ E = TypeVar("E", Reply, ReplyEnd)
 class Scope:
     """One request, from its first byte in to its last byte out. It gives back what it uses exactly once."""
 
+    __slots__ = (
+        *("_cost", "_cost_text", "_folded", "_over", "_sent", "_sent_bytes"),
+        *("answer", "attempts", "bare", "charge", "client_request", "conversation", "dialect", "door", "ending"),
+        *("events", "failure", "first_s", "gateway", "http", "keep", "large", "loop", "makes_names", "model"),
+        *("now", "raw", "refuse", "resolved", "size", "started", "status", "streamed", "trace", "usage"),
+    )
+
     def __init__(self, gateway: Gateway, http: HttpRequest, dialect: Dialect, door: str) -> None:
         self.gateway = gateway
         self.now: Generation = gateway.now

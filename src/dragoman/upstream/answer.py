@@ -113,6 +113,13 @@ class OpenAnswer(Protocol):
 class UpstreamAnswer:
     """One call to one upstream with one key, and its answer."""
 
+    __slots__ = (
+        *("_bug", "_client", "_clock", "_closed", "_decoding", "_demo", "_dice", "_ended", "_key", "_opened"),
+        *("_peeked", "_read_ahead", "_reader", "_reply", "_request", "_request_hash", "_sent", "_state"),
+        *("_stopped", "_tap", "_ticket", "_times", "_unread", "_whole"),
+        *("as_is", "call", "complete", "dialect", "failure", "headers", "notes", "plain", "raw", "target", "usage"),
+    )
+
     def __init__(
         self,
         job: Job,

@@ -33,6 +33,12 @@ class Http2Only(NotHttp):
 class HttpConnection(asyncio.Protocol):
     """One request at a time. The parser's callbacks collect the answer; `wait` returns when there is more of it."""
 
+    __slots__ = (
+        *("_bodiless", "_body_size", "_framed", "_keeps", "_loop", "_parser", "_patience", "_paused", "_pieces"),
+        *("_size", "_timer", "_timer_at", "_transport", "_until", "_waiter", "_wire_size"),
+        *("answers", "arrived", "closed", "ended", "error", "headers", "heard", "idle_since", "listener", "status"),
+    )
+
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._transport: Any = None
