@@ -1,7 +1,9 @@
 """Whether a key is good, while the store changes, vanishes or breaks. The last good copy holds, and never opens."""
 
+import itertools
 import logging
 import multiprocessing
+import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -99,6 +101,29 @@ def test_what_one_worker_has_seen_holds_for_all(store: SqliteKeyStore) -> None:
     worker.join(30)
     store.path.unlink()
     assert parent.renew((), forget=True).needed, "a worker that starts when the store is gone"
+
+
+def let_it_rest(path: Path) -> None:
+    """The last write seems to be long ago: then the times of the files are relied on."""
+    for file in path.parent.glob(f"{path.name}*"):
+        if not file.name.endswith("-shm"):
+            os.utime(file, ns=(10**18 - next(AGES), 10**18 - next(AGES)))
+
+
+AGES = itertools.count(step=10**9)
+
+
+def test_who_lists_the_keys_does_not_read_them_for_the_door(store: SqliteKeyStore) -> None:
+    """The admin API reads the same store: after `keys list`, a new key was unknown there, and a revoked one good."""
+    keys, elsewhere = ClientKeys(store, clock=Clock()), SqliteKeyStore(store.path)
+    key = elsewhere.new("a")
+    let_it_rest(store.path)
+    store.read()
+    assert keys.check(key) is not None
+    elsewhere.revoke(key.split("-")[1])
+    let_it_rest(store.path)
+    store.read()
+    assert keys.check(key) is None
 
 
 def test_a_key_seen_revoked_stays_so_when_an_old_copy_of_the_file_returns(store: SqliteKeyStore) -> None:

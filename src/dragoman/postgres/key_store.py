@@ -50,7 +50,7 @@ class PostgresKeyStore(KeyRules):
         self._database = database
         self._file = folder / COPY
         self._copy: KeyTable | None = None
-        self._revision = self._read_revision = 0
+        self._revision = 0
         self._process = 0  # whose task keeps the copy fresh
 
     # ---------------------------------------------------------------- reading
@@ -60,12 +60,11 @@ class PostgresKeyStore(KeyRules):
             self._begin()
         elif self._database.away:
             raise ConfigError(self.name, "", f"does not answer: {self._database.away}")
-        self._read_revision = self._revision
         return self._copy
 
-    def may_have_changed(self) -> bool:
+    def stamp(self) -> object:
         fresh = self._process == os.getpid() and not self._database.away
-        return not fresh or self._revision != self._read_revision
+        return self._revision if fresh else None
 
     def _begin(self) -> None:
         """The first look of a process waits for the database. Without it, the copy in the file holds."""

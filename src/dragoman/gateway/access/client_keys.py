@@ -59,6 +59,7 @@ class ClientKeys:
         self._latch = latch or Latch()
         self._clock, self._wall = clock, wall
         self._looked = -inf
+        self._seen: object = None  # the store's stamp when it was read here
         self._revoked: frozenset[str] = frozenset()  # digests, for good
         self.has_read = False  # the store, at least once
         self._take(KeyTable(pepper=new_pepper()))
@@ -124,7 +125,7 @@ class ClientKeys:
         facts = facts or HeadFacts()
         self._refresh()
         found = self._find(key, facts)
-        if found is None and self.store is not None and self.store.may_have_changed():
+        if found is None and self._may_be_old():
             self._read()  # a key that was made a moment ago
             found = self._find(key, facts)
         return found
@@ -191,13 +192,18 @@ class ClientKeys:
         if self.store is None or (now := self._clock()) - self._looked < REFRESH_S:
             return
         self._looked = now
-        if self.away or self.store.may_have_changed():
+        if self.away or self._may_be_old():
             self._read()
+
+    def _may_be_old(self) -> bool:
+        """Whether the store may have changed since it was read here."""
+        return self.store is not None and (self._seen is None or self.store.stamp() != self._seen)
 
     def _read(self) -> None:
         if self.store is None:
             return
         self._looked = self._clock()
+        self._seen = self.store.stamp()
         try:
             table = self.store.read()
         except ConfigError as error:

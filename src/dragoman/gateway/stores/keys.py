@@ -88,8 +88,9 @@ class KeyStore(Protocol):
     def read(self) -> KeyTable | None:
         """All keys; None if there is no store yet."""
 
-    def may_have_changed(self) -> bool:
-        """Whether the store may have changed since the last `read`. This is cheap, and False is always right."""
+    def stamp(self) -> object:
+        """Changes with every write. None: it cannot be relied on now. This is cheap. Who reads the store keeps it:
+        several do, and what one of them has read, the others have not."""
 
     def prepare(self) -> None:
         """Makes the store if there is none yet."""

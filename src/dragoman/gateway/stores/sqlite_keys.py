@@ -63,18 +63,20 @@ class SqliteKeyStore(KeyRules):
         self.path = path
         self.name = str(path)
         super().__init__(clock)
-        self._read_at: object = ()  # the stamp of the files when they were read; () if it cannot be relied on
 
     def read(self) -> KeyTable | None:
-        stamp, settled = self._stamp()
-        self._read_at = stamp if settled else ()
         if not self._is_there():
             return None
         with self._open(READ_BUSY_S) as db:
             return _read_table(db)
 
-    def may_have_changed(self) -> bool:
-        return self._stamp()[0] != self._read_at
+    def stamp(self) -> object:
+        """None for files that were written a moment ago."""
+        found = [_stat(path) for path in (self.path, self.path.with_name(f"{self.path.name}-wal"))]
+        newest = max((stat.st_mtime for stat in found if stat), default=0.0)
+        if abs(time.time() - newest) <= SETTLED_S:
+            return None
+        return tuple((stat.st_ino, stat.st_mtime_ns, stat.st_size) if stat else None for stat in found)
 
     def prepare(self) -> None:
         if not self._is_there():
@@ -143,13 +145,6 @@ class SqliteKeyStore(KeyRules):
         except OSError as error:  # no right to look: it may be there
             raise ConfigError(self.name, "", f"cannot be read: {error.strerror}") from error
         return True
-
-    def _stamp(self) -> tuple[object, bool]:
-        """Changes with every write, and whether it is old enough to be relied on."""
-        found = [_stat(path) for path in (self.path, self.path.with_name(f"{self.path.name}-wal"))]
-        newest = max((stat.st_mtime for stat in found if stat), default=0.0)
-        stamp = tuple((stat.st_ino, stat.st_mtime_ns, stat.st_size) if stat else None for stat in found)
-        return stamp, abs(time.time() - newest) > SETTLED_S
 
     def _make(self, table: KeyTable) -> None:
         """Makes the file elsewhere and then gives it its name: it is never there without its tables.
