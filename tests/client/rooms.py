@@ -9,7 +9,7 @@ from dragoman.testing import Provider
 from dragoman.upstream.spec import Timeouts
 
 KEY = "sk-canary-0123456789"
-PATIENT = Timeouts(connect_s=20.0, headers_s=20.0, idle_s=20.0)  # the machine may be busy: no answer is late
+PATIENT = Timeouts(connect_s=100, headers_s=100, idle_s=100)  # the machine may be busy: no answer is late
 # a kind of server, and a model that makes it speak the dialect
 ROOMS = {
     "openai_chat": ("openai", "gpt-4o"),

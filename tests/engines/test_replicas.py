@@ -33,7 +33,7 @@ def ask(*gateways: Running, times: int) -> list[int]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(NEVER_S)
     return sorted(statuses)
 
 

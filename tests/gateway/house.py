@@ -26,8 +26,8 @@ from dragoman.upstream.spec import Timeouts, Upstream
 from tests.waiting import NEVER_S, until, wait_until
 
 CANARY = "sk-canary-7f3a91c2d4e5f6"
-PATIENT = Timeouts(connect_s=20.0, headers_s=20.0, idle_s=20.0)  # the machine may be busy: no answer is late
-QUICK = Timeouts(connect_s=20.0, headers_s=0.2, first_s=0.2, idle_s=0.2)  # for an upstream that is silent on purpose
+PATIENT = Timeouts(connect_s=100.0, headers_s=100.0, idle_s=100.0)  # the machine may be busy: no answer is late
+QUICK = Timeouts(connect_s=100.0, headers_s=0.2, first_s=0.2, idle_s=0.2)  # for an upstream that is silent on purpose
 
 
 class Loop:

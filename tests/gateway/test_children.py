@@ -17,7 +17,7 @@ from dragoman.child_process import _mark_each, keep_standard_files
 from dragoman.upstream import speech
 from tests.cli.test_serve import COMMAND, Running, environment, serving
 from tests.ports import free_port
-from tests.waiting import wait_until
+from tests.waiting import NEVER_S, wait_until
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/fd").exists(), reason="reads the open files of a process from /proc (Linux)"
@@ -84,7 +84,7 @@ def ask_until_one_has_started_its_server(gateway: Running, workers: list[int]) -
     request = urllib.request.Request(  # noqa: S310
         f"{gateway.url}/v1/chat/completions", json.dumps(body).encode(), {"content-type": "application/json"}
     )
-    with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310
+    with urllib.request.urlopen(request, timeout=NEVER_S) as response:  # noqa: S310
         response.read()
     return next(child for worker in workers for child in children_of(worker))
 
@@ -104,7 +104,7 @@ def test_a_launched_program_and_the_gateway_behind_it(tmp_path: Path, inherited:
         mine = os.readlink(f"/proc/self/fd/{inherited.fileno()}")
         for child in children_of(int(launch.stdout.readline())):
             assert mine not in open_files(child).values()
-        launch.communicate(b"\n", timeout=30)
+        launch.communicate(b"\n", timeout=NEVER_S)
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])

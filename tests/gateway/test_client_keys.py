@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from dragoman.gateway.access.client_keys import ClientKeys
 from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
+from tests.waiting import NEVER_S
 
 A, B = "the-first-key-of-all", "the-second-key-of-all"
 GRANTED = ("team", "granted", "expires", "old_until")
@@ -98,7 +99,7 @@ def test_what_one_worker_has_seen_holds_for_all(store: SqliteKeyStore) -> None:
     key = store.new("a", admin=False)
     worker = multiprocessing.get_context("fork").Process(target=lambda: parent.renew((), forget=True).check(key))
     worker.start()
-    worker.join(30)
+    worker.join(NEVER_S)
     store.path.unlink()
     assert parent.renew((), forget=True).needed, "a worker that starts when the store is gone"
 

@@ -28,7 +28,7 @@ from tests.gateway.house import faultline, open_house, state, stream, upstream
 from tests.gateway.test_faults import DONE, GOOD, chunk
 from tests.gateway.test_threats import CHAT, DOORS
 from tests.gateway.web import get, post
-from tests.waiting import wait_until
+from tests.waiting import NEVER_S, wait_until
 
 SOURCE = Path(dragoman.__file__).parent
 A, B = "the-first-key-of-all", "the-second-key-of-all"
@@ -196,7 +196,7 @@ def test_t47_a_stream_that_runs_when_its_key_is_revoked_ends_whole_and_the_next_
             store.revoke(key.split("-")[1])
             assert post(house.url, CHAT, body, {"x-api-key": key}).status == 401
             revoked.set()
-            thread.join(30)
+            thread.join(NEVER_S)
     assert got[0].endswith("data: [DONE]\n\n")
     assert "ne" in got[0]
 

@@ -18,6 +18,7 @@ from tests.cli.test_serve import serving
 from tests.gateway.house import faultline
 from tests.gateway.test_faults import GOOD
 from tests.gateway.web import post
+from tests.waiting import NEVER_S
 
 FORK = multiprocessing.get_context("fork")
 steps = st.lists(
@@ -104,7 +105,7 @@ def test_processes_at_once_stay_below_a_limit_smaller_than_their_number() -> Non
 
     def run(worker: int) -> None:
         admission = Admission(rpm=3, tpm=10_000, queue=0, keeper=SharedLimits(memory, worker).of("x"))
-        gate.wait(30)
+        gate.wait(NEVER_S)
         tickets = [Ticket("a", 1) for _ in range(200)]
         results.put(sum(admission.arrive(ticket, time.monotonic()) == "go" for ticket in tickets))
 
@@ -113,7 +114,7 @@ def test_processes_at_once_stay_below_a_limit_smaller_than_their_number() -> Non
         child.start()
     assert sum(results.get() for _ in children) == 3
     for child in children:
-        child.join(30)
+        child.join(NEVER_S)
 
 
 def test_a_killed_process_leaves_no_lock_behind() -> None:
@@ -130,7 +131,7 @@ def test_a_killed_process_leaves_no_lock_behind() -> None:
     assert os.read(reading, 10) == b"held"
     assert child.pid is not None
     os.kill(child.pid, signal.SIGKILL)
-    child.join(30)
+    child.join(NEVER_S)
     assert Admission(rpm=1, keeper=SharedLimits(memory, 1).of("x")).arrive(Ticket("a", 0), 0.0) == "go"
     os.close(reading)
     os.close(writing)
@@ -150,6 +151,6 @@ def test_four_workers_send_one_request_a_minute_if_that_is_the_limit(tmp_path: P
             for thread in asking:
                 thread.start()
             for thread in asking:
-                thread.join(30)
+                thread.join(NEVER_S)
         assert len(line.seen) == 1
         assert sorted(statuses) == [200] + [429] * 11

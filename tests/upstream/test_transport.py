@@ -18,8 +18,8 @@ from dragoman.upstream.spec import Timeouts
 from dragoman.upstream.transport import Opened, Transport, unreached
 from tests.waiting import NEVER_S, until
 
-PATIENT = Timeouts(connect_s=20.0, headers_s=20.0, idle_s=20.0)
-QUICK = Timeouts(connect_s=20.0, headers_s=0.3, first_s=0.3, idle_s=0.3)
+PATIENT = Timeouts(connect_s=100, headers_s=100, idle_s=100)
+QUICK = Timeouts(connect_s=100, headers_s=0.3, first_s=0.3, idle_s=0.3)
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -385,7 +385,7 @@ def test_an_address_that_does_not_answer_does_not_hold_up_the_next(monkeypatch: 
 
             monkeypatch.setattr("dragoman.upstream.http.dial.HEAD_START_S", 0.02)
             monkeypatch.setattr(loop, "sock_connect", slow)
-            protocol = await dial("h", found, asyncio.Protocol, tls=None, connect_s=20)
+            protocol = await dial("h", found, asyncio.Protocol, tls=None, connect_s=100)
             assert isinstance(protocol, asyncio.Protocol)
             await asyncio.sleep(0)
             assert len(asyncio.all_tasks()) <= 2  # this one and the server's: no attempt is left behind

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from dragoman.upstream.http.connection import HttpConnection
+from tests.waiting import NEVER_S
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -40,7 +41,7 @@ def test_what_a_listener_takes_wakes_nobody() -> None:
             return True
 
         connection.listener = listen
-        waiter = connection.wait(30.0)
+        waiter = connection.wait(NEVER_S)
         connection.data_received(b"3\r\none\r\n")
         connection.data_received(b"3\r\ntwo\r\n")
         assert heard == [b"one", b"two"]
@@ -54,7 +55,7 @@ def test_what_a_listener_does_not_take_is_for_the_task() -> None:
     async def run() -> None:
         connection = connect()
         connection.listener = lambda: False
-        waiter = connection.wait(30.0)
+        waiter = connection.wait(NEVER_S)
         connection.data_received(b"3\r\none\r\n")
         assert waiter.done()
         assert connection.take() == b"one"
@@ -86,7 +87,7 @@ def test_an_end_wakes_the_task_whatever_the_listener_does() -> None:
     async def run() -> None:
         connection: Any = connect()
         connection.listener = lambda: bool(connection.waiting)
-        waiter = connection.wait(30.0)
+        waiter = connection.wait(NEVER_S)
         connection.data_received(b"0\r\n\r\n")
         assert waiter.done()
         assert connection.is_read()
@@ -101,7 +102,7 @@ def test_what_a_listener_takes_moves_the_deadline(monkeypatch: pytest.MonkeyPatc
     async def run() -> None:
         connection = connect()
         connection.listener = lambda: bool(connection.take())
-        waiter = connection.wait(30.0)
+        waiter = connection.wait(NEVER_S)
         first = connection._until
         monkeypatch.setattr(connection, "_loop", Clock(connection._loop, 20.0))
         connection.data_received(b"3\r\none\r\n")
