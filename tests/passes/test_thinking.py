@@ -6,6 +6,7 @@ import pytest
 
 from dragoman.dialects import find_dialect
 from dragoman.errors import LossError
+from dragoman.jsontypes import JsonObject
 from dragoman.model.messages import Document, Image, Reasoning, Seal
 from dragoman.model.request import ReasoningSetting, Request
 from dragoman.notes import Notes
@@ -15,7 +16,9 @@ from dragoman.passes.profile import Profile
 from dragoman.passes.reasoning import is_readable
 from dragoman.passes.thinking import fit_thinking
 from dragoman.upstream.profiles import profile_for
+from dragoman.wire import WireRequest
 from tests.passes.talk import assistant, parts_of, talk, user
+from tests.passes.wires import write
 
 Said = tuple[str | None, str | None, int | None]  # mode, effort, budget
 
@@ -50,6 +53,8 @@ TABLE: list[tuple[str, str, Said, Said]] = [
     ("anthropic", "claude-opus-4-6", ("on", None, -1), ("auto", None, None)),
     ("anthropic", "claude-opus-5-5", (None, None, -1), ("auto", None, None)),
     ("openai", "gpt-5", ("on", None, -1), ("auto", None, None)),
+    ("openai", "gpt-5.1", ("auto", None, None), ("auto", "medium", None)),
+    ("openai", "gpt-5.4", ("on", None, None), ("on", "medium", None)),
     ("ollama", "qwen3", ("auto", "xhigh", None), ("auto", "high", None)),
     ("deepseek", "deepseek-v4", ("auto", "medium", None), ("auto", "low", None)),
 ]
@@ -67,6 +72,29 @@ def test_case_51_what_is_asked_is_told_in_the_models_words(kind: str, model: str
     assert (fitted.reasoning.mode, fitted.reasoning.effort, fitted.reasoning.budget) == told
     assert bool(notes.items) == (asked != told)
     assert fit_thinking(fitted, profile, Notes()) is fitted
+
+
+@pytest.mark.parametrize(
+    ("kind", "model", "thinking", "said"),
+    [
+        ("openai", "gpt-5.1", {"type": "adaptive"}, {"reasoning": {"effort": "medium"}}),
+        ("azure", "gpt-5.2", {"type": "adaptive"}, {"reasoning": {"effort": "medium"}}),
+        ("ollama", "qwen3", {"type": "adaptive"}, {"think": True}),
+        ("openrouter", "anthropic/claude-opus-4-7", {"type": "adaptive"}, {"reasoning_effort": "medium"}),
+        ("openrouter", "anthropic/x", {"type": "enabled", "budget_tokens": 2000}, {"reasoning_effort": "low"}),
+        ("vllm", "qwen3", {"type": "adaptive"}, {"chat_template_kwargs": {"enable_thinking": True}}),
+        ("llamacpp", "qwen3", {"type": "adaptive"}, {"chat_template_kwargs": {"enable_thinking": True}}),
+    ],
+)
+def test_a_wish_to_think_is_said_to_a_model_that_does_not_think_by_itself(
+    kind: str, model: str, thinking: JsonObject, said: JsonObject
+) -> None:
+    """Claude Code asks the newest models for adaptive thinking: no effort and no budget."""
+    body = {"model": model, "max_tokens": 9000, "thinking": thinking, "messages": [{"role": "user", "content": "q"}]}
+    request = find_dialect("anthropic").decode_request(WireRequest(body=body, path="/v1/messages"), Notes())
+    wire = write(request, profile_for(kind, model), Notes())
+    assert {key: wire.get(key) for key in said} == said
+    assert not {"reasoning", "reasoning_effort"} <= wire.keys()
 
 
 def test_a_model_that_cannot_be_told_is_not_told() -> None:

@@ -92,6 +92,8 @@ def _spell(request: Request, profile: Profile) -> Request:
         own = {**request.extras.get(profile.dialect, {}), **profile.off}
         request = replace(request, reasoning=None, extras={**request.extras, profile.dialect: own})
     elif profile.on and setting is not None and setting.mode in ("on", "auto") and setting.effort is None:
+        if setting.budget is not None and "reasoning_effort" in profile.on:
+            return request  # the same key says the budget
         own = {**profile.on, **request.extras.get(profile.dialect, {})}
         rest = None if setting.budget is None else setting  # a budget says more than "think"
         request = replace(request, reasoning=rest, extras={**request.extras, profile.dialect: own})

@@ -227,7 +227,8 @@ class Provider:
     ) -> web.StreamResponse:
         match what:
             case "models" | "model":
-                return _json(list_models(find_dialect(dialect), self.models))
+                listed = [(name, profile_for(self.kind, name, dialect)) for name in self.models]
+                return _json(list_models(find_dialect(dialect), listed))
             case "version":
                 return _json({"version": "0.12.6"})
             case "running":
@@ -247,7 +248,7 @@ class Provider:
         self._check_model(dialect, model)
         match what:
             case "show":
-                return _json(encode_shown(describe_model(model)))
+                return _json(encode_shown(describe_model(model, profile_for(self.kind, model, dialect))))
             case "embeddings":
                 return _json(embed(find_dialect(dialect), http.path, body))
             case "speech":
@@ -380,10 +381,13 @@ class _RefusedError(Exception):
 def _think_unasked(request: Request, profile: Profile) -> Request:
     """For a model that thinks unless it is told not to."""
     thinking = profile.thinking
-    switched = thinking is not None and thinking.says == "switch" and thinking.default == "on"
-    if not switched or request.reasoning is not None or profile.is_off(request.extras):
+    if thinking is None or thinking.default != "on" or profile.is_off(request.extras):
         return request
-    return replace(request, reasoning=ReasoningSetting(mode="on"))
+    setting = request.reasoning
+    if setting is None:
+        return replace(request, reasoning=ReasoningSetting(mode="on")) if thinking.says == "switch" else request
+    said = setting.mode or setting.effort or setting.budget is not None
+    return request if said else replace(request, reasoning=replace(setting, mode="on"))
 
 
 def _events(answer: str | Reply | Iterable[Event], request: Request) -> Iterable[Event]:

@@ -5,12 +5,14 @@ https://platform.openai.com/docs/api-reference/audio/createSpeech, https://ai.go
 """
 
 import base64
+from collections.abc import Iterable
 from typing import Any
 
 from dragoman.demo.model import demo_embedding, demo_speech
 from dragoman.dialects._base import Dialect
 from dragoman.dialects._services import EmbeddingRequest, ListedModel, Vectors, unsupported
 from dragoman.jsontypes import JsonObject
+from dragoman.passes.profile import Profile
 from dragoman.upstream.sound import wrap_wav, write_flac, write_ogg
 from dragoman.wire import WireRequest
 
@@ -18,14 +20,24 @@ CREATED = 1_767_225_600  # a fixed day: scripted providers do not know the time
 MAX_NUMBERS = 4096  # in one vector
 
 
-def describe_model(name: str) -> ListedModel:
-    return ListedModel(name=name, owner="scripted", created=CREATED, max_input=1_048_576, max_output=65_536)
+def describe_model(name: str, profile: Profile) -> ListedModel:
+    """Answers come from the demo model, which thinks and sees where a model of this name does."""
+    return ListedModel(
+        name=name,
+        owner="scripted",
+        created=CREATED,
+        max_input=1_048_576,
+        max_output=65_536,
+        thinking=profile.thinking is None or profile.thinking.says != "nothing",
+        vision=bool(profile.media.images),
+        tools=True,
+    )
 
 
-def list_models(dialect: Dialect, models: tuple[str, ...]) -> Any:
+def list_models(dialect: Dialect, models: Iterable[tuple[str, Profile]]) -> Any:
     if dialect.models is None:
         raise unsupported(f"{dialect.name} has no list of models")
-    return dialect.models.encode([describe_model(name) for name in models], "")
+    return dialect.models.encode([describe_model(name, profile) for name, profile in models], "")
 
 
 def embed(dialect: Dialect, path: str, body: JsonObject) -> Any:

@@ -221,7 +221,7 @@ def test_think_is_a_switch_or_a_level(think: object, setting: ReasoningSetting |
             {f"/reasoning/{key}" for key in ("mode", "effort", "budget")},
         ),
         (ReasoningSetting(mode="off", effort="high"), False, {"/reasoning/effort"}),
-        (ReasoningSetting(mode="auto"), None, {"/reasoning"}),
+        (ReasoningSetting(mode="auto"), True, {"/reasoning/mode"}),
         (ReasoningSetting(mode="on", effort="ultra"), True, {"/reasoning/effort"}),
         (ReasoningSetting(mode="on", show=True), True, {"/reasoning/show"}),
     ],

@@ -273,7 +273,7 @@ def _encode_output(body: JsonObject, request: Request, notes: Notes) -> None:
 
 
 def _encode_reasoning(body: JsonObject, request: Request, notes: Notes) -> None:
-    """Write `think`: true, false or a level. Without it, models that can think do. Other models refuse a level."""
+    """Write `think`: true, false or a level. Models that cannot think refuse the first and the last."""
     setting = request.reasoning
     if setting is None:
         return
@@ -299,8 +299,10 @@ def _encode_think(body: JsonObject, setting: ReasoningSetting, at: At, notes: No
         body["think"] = level
         if setting.mode != "auto":
             notes.altered((at, "mode"), f"think is {level}: the model decides")
-    elif setting.mode == "on":
+    elif setting.mode is not None:
         body["think"] = True
+        if setting.mode == "auto":
+            notes.altered((at, "mode"), "ollama can only say that the model thinks")
 
 
 def _level(setting: ReasoningSetting, at: At, notes: Notes) -> str | None:
