@@ -42,6 +42,8 @@ LESSONS: list[tuple[str, str, str, dict[str, Any], str, str, Any]] = [
      "Web search options not supported with this model.", "web_search_options", "gone"),
     ("anthropic", "claude-new", ANTH, {"max_tokens": 128000},
      "max_tokens: 128000 > 64000, which is the maximum allowed number of output tokens for x", "max_tokens", 64000),
+    ("anthropic", "claude-new", ANTH, {"max_tokens": 9, "tools": [], "tool_choice": {"type": "auto"}},
+     "tool_choice: may only be specified while providing tools", "tool_choice", "gone"),
     ("compatible", "m", CHAT, {"max_tokens": 99999},
      "max_tokens is too large: 99999. This model supports at most 16384 completion tokens, whereas you provided 99999.",
      "max_tokens", 16384),

@@ -162,7 +162,11 @@ RULES: tuple[LearnedRule, ...] = (
         "without an empty list of tools",
         _NO_CHOICE,
     ),
-    _rule(r"tool_choice\W+ is only allowed when \W*tools", "without a choice of no tools", _NO_CHOICE),
+    _rule(
+        r"tool_choice\W+(?: is only allowed when \W*tools|may only be specified while providing)",
+        "without a choice of no tools",
+        _NO_CHOICE,
+    ),
     _rule(
         r"'tools': array too long[^.]*\. Expected an array with maximum length (\d+)",
         "fewer tools",

@@ -25,6 +25,14 @@ CASES: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
         "/v1beta/models/m:generateContent",
         {"contents": CONTENTS, "cachedContent": "cachedContents/theirs"},
     ),
+    ("gemini", "previousInteractionId"): (
+        "/v1beta/models/m:generateContent",
+        {"contents": CONTENTS, "previousInteractionId": "int_1"},
+    ),
+    ("gemini", "previous_interaction_id"): (
+        "/v1beta/models/m:generateContent",
+        {"contents": CONTENTS, "previous_interaction_id": "int_1"},
+    ),
     ("ollama", "context"): ("/api/generate", {"prompt": "go on", "context": [1, 2, 3], "stream": False}),
 }
 

@@ -26,6 +26,7 @@ HARMLESS = (
     "the target does not distinguish developer and system",
     "openai_responses takes back only reasoning it signed itself",  # other makers' servers, taken as OpenAI's
     "openai refuses reasoning in the history",  # the same
+    "an empty list has no effect, and may be refused",  # Hugging Face's, taken as OpenAI's
     "a tool without parameters",  # mission B5: never null
     "takes at least 16",
     "the name of its call",  # mission A7

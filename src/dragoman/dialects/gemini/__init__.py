@@ -48,7 +48,11 @@ DIALECT = Dialect(
     recognise=recognise,
     doors=DOORS,
     messages_key="contents",
-    kept_state=(KeptState(key="cachedContent", advice="make it here, with POST /v1beta/cachedContents"),),
+    kept_state=(
+        KeptState(key="cachedContent", advice="make it here, with POST /v1beta/cachedContents"),
+        KeptState(key="previousInteractionId", advice="send the whole conversation as contents"),
+        KeptState(key="previous_interaction_id", advice="send the whole conversation as contents"),
+    ),
     naming_keys=("fileUri", "fileSearchStoreNames", "ragCorpus", "datastore"),
     client_headers=("x-goog-api-key", "x-goog-api-client"),
     client_paths=("/v1beta",),
