@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from dragoman.gateway import stream_writer
+from dragoman.upstream.http.connection import HttpConnection
 from dragoman.upstream.spec import Timeouts
 from tests.gateway.held_time import held_time
 from tests.gateway.house import (
@@ -269,6 +270,36 @@ def test_f09_a_stream_that_stalls_ends_with_a_timeout_in_band() -> None:
         assert "event: error" in got.text
         assert "sent nothing" in got.text
         assert line.seen[0].left.wait(NEVER_S)
+
+
+def test_f09_the_silence_of_a_long_prompt_counts_until_the_first_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM and others open a stream at once and then read a long prompt in silence."""
+    waits: list[float] = []
+    wait = HttpConnection.wait
+
+    async def remember(connection: HttpConnection, seconds: float) -> None:
+        waits.append(seconds)
+        await wait(connection, seconds)
+
+    async def script(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+        await until(lambda: 47.0 in waits)
+        for piece in (chunk(""), chunk("fi")):
+            waits.clear()
+            writer.write(piece)
+            await until(lambda: waits)
+            waited.append(waits[-1])
+        writer.write(chunk(finish="stop") + DONE)
+
+    waited: list[float] = []
+    monkeypatch.setattr(HttpConnection, "wait", remember)
+    slow = Timeouts(headers_s=20, first_s=47, idle_s=29)
+    with (
+        faultline(script) as line,
+        open_house(upstream("one", "openai_chat", line.url, models=("m",), timeouts=slow)) as house,
+    ):
+        assert "fi" in ask(house, streamed=True, path="/v1/messages", max_tokens=5).text
+        assert waited == [47.0, 29.0]
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/api/chat"])

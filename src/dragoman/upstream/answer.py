@@ -275,6 +275,7 @@ class UpstreamAnswer:
             if self._clock() > deadline:
                 raise UpstreamError(too_late())
             self._peeked += piece
+            opened.says_nothing_yet()
         if is_array(self._peeked) == self.call.path.endswith(self.dialect.sse_query):
             self.as_is = False  # a stream, but not in the form that was asked for (Gemini has two)
         return found
@@ -318,6 +319,8 @@ class UpstreamAnswer:
             pieces.append(piece)
             if any(says_something(event) for event in piece.events):
                 break
+            if self._opened is not None:
+                self._opened.says_nothing_yet()
             if until is None and piece.events:
                 until = self._clock() + QUIET_START_S
             elif until is None and self._clock() > deadline:

@@ -18,7 +18,7 @@ class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Seconds,
         about("until the head of a stream (300 for a server on this machine or in a private network)"),
     ] = 60.0  # an unstreamed answer has until the deadline
-    first_s: Annotated[Seconds, about("of silence before the first words, while a server reads a long prompt")] = 300.0
+    first_s: Annotated[Seconds, about("of silence until the first words, while a server reads a long prompt")] = 300.0
     idle_s: Annotated[Seconds, about("of silence after the first words")] = 120.0
     stream_s: Annotated[Seconds, about("for a whole stream")] = 3600.0
 

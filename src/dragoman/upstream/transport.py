@@ -30,7 +30,7 @@ WORKED_S = 5.0  # a server that hangs up after this long has worked on the reque
 class Opened:
     """A response whose head has arrived. The caller of `Transport.open` closes it."""
 
-    __slots__ = ("_caps", "_connection", "_first_s", "_idle_s", "_pool", "_size", "headers", "status")
+    __slots__ = ("_caps", "_connection", "_first_s", "_idle_s", "_pool", "_size", "_unsaid", "headers", "status")
 
     def __init__(self, connection: HttpConnection, timeouts: Timeouts, first_s: float, pool: Pool, caps: Caps) -> None:
         self._caps = caps
@@ -38,6 +38,7 @@ class Opened:
         self._first_s, self._idle_s = first_s, timeouts.idle_s
         self._pool = pool
         self._size = 0
+        self._unsaid = 0  # bytes at the beginning that say nothing
         self.status = connection.status
         self.headers = connection.headers
 
@@ -68,9 +69,13 @@ class Opened:
         if connection.error is not None:
             raise UpstreamError(self._broken(connection.error)) from connection.error
         try:
-            await connection.wait(self._idle_s if self._size else self._first_s)
+            await connection.wait(self._idle_s if self._size > self._unsaid else self._first_s)
         except TimeoutError as error:
             raise UpstreamError(self._broken(error)) from error
+
+    def says_nothing_yet(self) -> None:
+        """What has come so far only opens a stream: the server may still be reading the prompt."""
+        self._unsaid = self._size
 
     def listen(self, listener: Callable[[], bool]) -> None:
         """`listener` hears of new bytes while `wait` waits. True: it has taken them, and the wait goes on."""
@@ -115,7 +120,8 @@ class Opened:
     def _broken(self, error: Exception) -> Failure:
         match error:
             case TimeoutError():
-                waited, name = (self._idle_s, "idle_s") if self._size else (self._first_s, "first_s")
+                begun = self._size > self._unsaid
+                waited, name = (self._idle_s, "idle_s") if begun else (self._first_s, "first_s")
                 words = f"the upstream sent nothing for {waited:g} s (timeouts.{name})"
                 return Failure(kind="timed_out", status=504, code="upstream_timeout", message=words)
             case NotHttp():
