@@ -111,6 +111,46 @@ def test_two_answers_of_an_upstream_without_ids_share_no_id(house: tuple[House, 
     assert all(i.startswith(PREFIXES[door]) for i in REPLY_IDS[door](first))
 
 
+IDLESS: dict[str, dict[str, Any]] = {
+    "anthropic": {
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [{"type": "text", "text": "hi"}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 1, "output_tokens": 1},
+    },
+    "openai_chat": {
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}],
+    },
+    "openai_responses": {
+        "object": "response",
+        "created_at": 1,
+        "status": "completed",
+        "model": "m",
+        "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "hi"}]}],
+    },
+}
+
+
+@pytest.mark.parametrize("given", [{}, {"id": ""}], ids=["missing", "empty"])
+@pytest.mark.parametrize("door", IDLESS)
+def test_a_whole_answer_of_the_same_dialect_without_an_id_gets_one(door: str, given: dict[str, Any]) -> None:
+    """Claude Code takes two messages of one id for one message, and "" is an id too."""
+    path, body = BODIES[door]
+    with (
+        faultline(say(200, json.dumps({**given, **IDLESS[door]}).encode())) as line,
+        open_house(upstream("one", door, line.url, models=("m",))) as house,
+    ):
+        first, second = (post(house.url, path, {"model": "m", **body}).json for _ in range(2))
+        assert first["id"].startswith(PREFIXES[door])
+        assert len({first["id"], second["id"]}) == 2
+
+
 def test_an_id_of_another_dialects_form_becomes_one_of_the_doors() -> None:
     body = {
         "id": "msg_1",

@@ -42,7 +42,7 @@ def decode_reply(wire: WireReply, notes: Notes) -> Reply:
     body.pop("~content", None)  # a reply's content is always a list
     finish = take_finish(body)
     return Reply(
-        id=take_text(body, "id"),
+        id=take_text_or_none(body, "id") or "",
         model=take_text(body, "model"),
         choices=(Choice(parts=parts, finish=finish),),
         service_tier=take_tier(body),

@@ -38,7 +38,7 @@ class _Choice(Struct):
 
 
 class _Reply(Struct):
-    id: str
+    id: Some
     object: Literal["chat.completion"]
     created: int
     model: str

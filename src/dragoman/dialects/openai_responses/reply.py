@@ -273,7 +273,7 @@ def encode_response(head: Head, natural: FinishReason, notes: Notes, request: Re
     if "~output" in own:
         body.pop("output", None)
     add_extras(body, head.extras, NAME, ROOT, notes)
-    return body
+    return body if not head.id or "id" in body else {"id": head.id, **body}  # a server without ids: ours
 
 
 def _encode_finish(head: Head, natural: FinishReason, notes: Notes) -> JsonObject:
