@@ -68,6 +68,30 @@ def test_a_misspelt_command_is_told_what_there_is(capsys: pytest.CaptureFixture[
     assert all(name in err for name in cli.COMMANDS)
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["sevre"], "found 'sevre'; did you mean serve?\n`dragoman --help` explains it."),
+        (["launch", "cloud"], "found 'cloud'; did you mean claude?\n`dragoman launch --help` explains it."),
+        (["keys"], "required: ACTION\n`dragoman keys --help` explains it."),
+        (["mcp"], "required: ACTION\n"),
+        (["serve", "--port", "99999"], "--port: expected a whole number from 0 to 65535, found '99999'"),
+        (["chat", "--port", "x"], "--port: expected a whole number from 0 to 65535, found 'x'"),
+        (["serve", "--workers", "0"], "--workers: expected a whole number of 1 or more, found '0'"),
+        (["serve", "--xray=-1"], "--xray: expected a whole number of 0 or more, found '-1'"),
+        (["ask", "hi", "--temperature", "hot"], "--temperature: expected a number of 0 or more, found 'hot'"),
+        (["ask", "hi", "--max-output", "0"], "--max-output: expected a whole number of 1 or more, found '0'"),
+        (["ask", "hi", "--effort", "loud"], "max, or a number of tokens, found 'loud'"),
+        (["verify", "--parallel", "none"], "--parallel: expected a whole number of 1 or more, found 'none'"),
+    ],
+)
+def test_a_wrong_word_is_named_with_what_was_expected(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(words) == 2
+    assert told in capsys.readouterr().err
+
+
 def test_the_version_imports_no_command() -> None:
     code = "import sys; from dragoman.cli import main; main(['--version']); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()

@@ -39,11 +39,11 @@ def test_route_says_which_rule_or_name_chose_what(here: Path, capsys: pytest.Cap
             said[words[0], len(words)] = (code, capsys.readouterr().out)
     assert said["claude-x", 1] == (
         0,
-        "none of 1 rules fits (rules look at --body)\nalias claude-*: m is listed\n  first one/m\n",
+        "no rule fits, of 1 (rules look at --body)\nalias claude-*: m is in the model list\n  goes to one/m\n",
     )
-    assert said["claude-x", 5] == (0, "rule 1: two/n names its upstream\n  first two/n\n")
+    assert said["claude-x", 5] == (0, "rule 1: two/n begins with the name of its upstream\n  goes to two/n\n")
     assert said["gpt-9", 1][0] == 1
-    assert "nothing serves it" in said["gpt-9", 1][1]
+    assert "is not a model that is served here" in said["gpt-9", 1][1]
 
 
 @pytest.mark.parametrize(

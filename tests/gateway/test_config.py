@@ -268,8 +268,9 @@ def test_the_start_up_says_how_an_address_and_aliases_are_written(tmp_path: Path
     ("data", "model"),
     [
         ({"providers": {"openai": {"models": ["m"]}}, "demo": True}, "m"),
-        ({"providers": {"openai": {}}, "demo": True}, "demo"),
-        ({"providers": {"openai": {}}}, "MODEL"),
+        ({"providers": {"gemini": {}}, "demo": True}, "gemini-2.5-flash"),  # the usual one, as `launch` takes it
+        ({"providers": {"x": {"base_url": "http://127.0.0.1:1/v1"}}, "demo": True}, "MODEL"),
+        ({"demo": True}, "demo"),
         ({"providers": {"openai": {"models": ["m"]}}, "aliases": {"c-*": "m", "fast": "m"}}, "fast"),
     ],
 )
@@ -278,13 +279,20 @@ def test_the_start_up_shows_a_model_that_exists(data: dict[str, Any], model: str
     text = banner(settings, make_access(settings, state(tmp_path)), state(tmp_path))
     assert f'{{"model": "{model}",' in text
     assert f"dragoman launch claude --model {model} " in text
-    assert "/console, with --xray 50 also what requests contain" in text
+    assert "/console (with bodies if you start with --xray 50)" in text
 
 
 def test_the_start_up_says_where_what_and_how(tmp_path: Path) -> None:
     settings = read(PROVIDERS)
     text = banner(settings, make_access(settings, state(tmp_path)), state(tmp_path))
-    for words in ("http://127.0.0.1:20006", "openai", "2 models", "/v1/messages", "none on this machine", "curl "):
+    for words in (
+        "http://127.0.0.1:20006",
+        "openai",
+        "2 models",
+        "/v1/messages",
+        "not needed on this machine",
+        "curl ",
+    ):
         assert words in text
     assert "YOUR_" not in text
 

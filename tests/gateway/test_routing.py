@@ -103,7 +103,8 @@ def test_a_rule_may_name_an_alias() -> None:
     found = choose_by_rule(routes, 0, lambda: 0.0)
     assert [target.model for target in found.targets] == ["a", "b", "c"]
     assert found.why.startswith(
-        "rule 1: alias fast: a is listed; b is listed; alias claude-*: near/c names its upstream"
+        "rule 1: alias fast: a is in the model list; b is in the model list; "
+        "alias claude-*: near/c begins with the name of its upstream"
     )
 
 

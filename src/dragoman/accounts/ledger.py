@@ -256,7 +256,7 @@ class SqliteLedger:
 
     def _open(self) -> sqlite3.Connection:
         if self._read_only and not self._path.exists():
-            raise OSError(f"{self._path}: there is no ledger yet")
+            raise OSError(f"{self._path}: nothing is recorded yet; a gateway records each request that it answers")
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         db = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:

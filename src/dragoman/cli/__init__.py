@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Protocol, TextIO, cast
 
 from dragoman import __version__
+from dragoman.cli.arguments import Parser
 
 COMMANDS = (
     "serve",
@@ -122,7 +123,7 @@ class _Overview(argparse.HelpFormatter):
 
 
 def build_parser(names: Sequence[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="dragoman",
         description="Any LLM client, any LLM provider: translates between their protocols, and reports every loss.",
         epilog="`dragoman COMMAND --help` explains one command. Try `dragoman ask hello`: it needs no key.",

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dragoman.cli.arguments import read_decimal, read_whole
 from dragoman.cli.local_gateway import DEMO, GatewayError, find_key, find_model
 from dragoman.cli.style import paint
 from dragoman.errors import ConfigError, DecodeError, DragomanError, LossError, UpstreamError
@@ -55,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LEVEL",
         help=f"how much to think: {', '.join(EFFORTS)}, or a number of tokens",
     )
-    parser.add_argument("--max-output", type=read_count, metavar="N", help="limit of the answer, in tokens")
-    parser.add_argument("--temperature", type=float, metavar="T", help="randomness of the answer, from 0")
+    parser.add_argument("--max-output", type=read_whole(1), metavar="N", help="limit of the answer, in tokens")
+    parser.add_argument("--temperature", type=read_decimal, metavar="T", help="randomness of the answer, from 0")
     parser.add_argument(
         "--stream",
         action=argparse.BooleanOptionalAction,
@@ -102,14 +103,8 @@ def read_effort(text: str) -> str | int:
     if text.isdigit():
         return int(text)
     if text not in EFFORTS:
-        raise argparse.ArgumentTypeError(f"expected {', '.join(EFFORTS)}, or a number of tokens")
+        raise argparse.ArgumentTypeError(f"expected {', '.join(EFFORTS)}, or a number of tokens, found {text!r}")
     return text
-
-
-def read_count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError("expected a number from 1")
-    return int(text)
 
 
 def read_url(url: str | None) -> str | None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from dragoman.cli.arguments import read_port, read_whole
 from dragoman.cli.chat_session import ITERATIONS, VIAS, ChatSession
 from dragoman.cli.local_gateway import (
     HOST,
@@ -53,11 +54,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--via", choices=VIAS, default="openai", help="the protocol to use (default: %(default)s)")
     parser.add_argument("--model", "-m", help="the model (default: the gateway's first)")
     parser.add_argument("--host", default=HOST, help="of the gateway (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=PORT, help="of the gateway (default: %(default)s)")
+    parser.add_argument("--port", type=read_port, default=PORT, help="of the gateway (default: %(default)s)")
     parser.add_argument("--key", help="a client key (default: DRAGOMAN_KEY)")
     parser.add_argument("--mcp", metavar="NAMES", help="use the tools of MCP servers: names with commas, or *")
     parser.add_argument(
-        "--max-iter", type=int, default=ITERATIONS, metavar="N", help="turns with --via mcp (default: %(default)s)"
+        "--max-iter",
+        type=read_whole(1),
+        default=ITERATIONS,
+        metavar="N",
+        help="turns with --via mcp (default: %(default)s)",
     )
 
 

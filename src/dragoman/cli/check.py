@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", nargs="?", type=Path, help="dragoman.toml or config.json (default: the file that serve would use)"
     )
-    parser.add_argument("--config", type=Path, help="the same, as serve spells it")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="the same, as serve spells it")
     parser.add_argument("--schema", action="store_true", help="print a JSON Schema of dragoman.toml, for editors")
 
 

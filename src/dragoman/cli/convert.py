@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import to_builtins
 
+from dragoman.cli.arguments import read_whole
 from dragoman.cli.style import Style, paint
 from dragoman.convert import AUTO, Converted, StreamConverter, convert, convert_failure, convert_reply, first_frame
 from dragoman.convert import recognise as recognise_dialect
@@ -43,7 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--error", dest="what", action="store_const", const="failure", help="an error body")
     parser.set_defaults(what="request")
     parser.add_argument("--path", default="", help="the request's path, for dialects that put the model there")
-    parser.add_argument("--status", type=int, default=400, help="the error's HTTP status (default: 400)")
+    parser.add_argument(
+        "--status", type=read_whole(100, 599), default=400, help="the error's HTTP status (default: 400)"
+    )
     parser.add_argument("--compact", action="store_true", help="print JSON on one line")
     parser.add_argument(
         "--notes",

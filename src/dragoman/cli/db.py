@@ -13,7 +13,9 @@ HELP = "bring the tables of PostgreSQL up to date"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=("migrate", "status"), help="apply what is missing, or show it")
+    parser.add_argument(
+        "what", choices=("migrate", "status"), metavar="ACTION", help="migrate applies what is missing, status shows it"
+    )
     parser.add_argument("--database", help="postgresql://user@host/name (default: as serve finds it)")
 
 

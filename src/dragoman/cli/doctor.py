@@ -39,7 +39,7 @@ class Finding(Struct, frozen=True):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Exit code 1: something is wrong. Each provider is asked for its models, which costs nothing."
-    parser.add_argument("--config", help="dragoman.toml or config.json (default: the file that serve would use)")
+    parser.add_argument("--config", metavar="FILE", help="dragoman.toml or config.json (default: as serve)")
     parser.add_argument("--offline", action="store_true", help="ask no server")
 
 

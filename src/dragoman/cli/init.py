@@ -15,7 +15,9 @@ HELP = "write a commented dragoman.toml from what is found here"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", nargs="?", type=Path, default=Path("dragoman.toml"), help="(default: %(default)s)")
+    parser.add_argument(
+        "file", nargs="?", type=Path, default=Path("dragoman.toml"), help="where to write it (default: %(default)s)"
+    )
     parser.add_argument("--force", action="store_true", help="replace the file")
     parser.add_argument("--print", dest="show", action="store_true", help="print it and write nothing")
 

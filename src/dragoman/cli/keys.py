@@ -76,7 +76,7 @@ def act(args: argparse.Namespace, store: "KeyStore") -> int:
                 expires=read_end(args.expires) if args.expires else None,
             )
             print(key, flush=True)
-            print(f"stored as a digest in {store.name}; it is not shown again", file=sys.stderr)
+            print(f"keep it: it is not shown again; {store.name} holds only a digest of it", file=sys.stderr)
         case "list":
             show_all(store)
         case "show":

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from dragoman.cli.arguments import read_port
 from dragoman.cli.local_gateway import (
     HOST,
     LOOPBACK,
@@ -172,7 +173,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("program", choices=tuple(PROGRAMS), metavar="PROGRAM", help=", ".join(PROGRAMS))
     parser.add_argument("--model", "-m", help="the model (default: the gateway's first)")
     parser.add_argument("--host", default=HOST, help="of the gateway (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=PORT, help="of the gateway (default: %(default)s)")
+    parser.add_argument("--port", type=read_port, default=PORT, help="of the gateway (default: %(default)s)")
     parser.add_argument("--key", help="a client key (default: DRAGOMAN_KEY)")
     parser.add_argument("--print", action="store_true", help="only print the settings, as shell commands")
     parser.set_defaults(rest=[])
@@ -197,6 +198,8 @@ def run(args: argparse.Namespace) -> int:
             gateway = describe_gateway(url, key, args.model)
         except (GatewayError, ConfigError) as error:
             return complain(str(error), 1)
+        if not is_answering(url):
+            print(f"# no gateway answers at {url} yet: start one with `dragoman serve`", file=sys.stderr)
         show(args.program, PROGRAMS[args.program](gateway), args.rest)
         return 0
     found = shutil.which(args.program)

@@ -58,7 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("action", choices=tuple(ACTIONS), metavar="ACTION", help=", ".join(ACTIONS))
-    parser.add_argument("words", nargs="*", metavar="WORD", help="a server's name; its URL; a tool and its arguments")
+    parser.add_argument(
+        "words", nargs="*", default=[], metavar="WORD", help="a server's name; its URL; a tool and its arguments"
+    )
     parser.set_defaults(program=[])
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="dragoman.toml or config.json (default: found here)"

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dragoman.cli.arguments import read_port
 from dragoman.errors import DragomanError
 from dragoman.jsontypes import load_json
 from dragoman.read_struct import suggest
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("kind", help="openai, anthropic, gemini, ollama, groq, ... (`dragoman providers`)")
-    parser.add_argument("--port", type=int, default=9100, help="port on this machine (default: 9100; 0: any)")
+    parser.add_argument("--port", type=read_port, default=9100, help="port on this machine (default: 9100; 0: any)")
     parser.add_argument("--key", help="the key that requests must have")
     parser.add_argument("--model", action="append", default=[], help="the only model that exists; repeat it for more")
     parser.add_argument("--script", type=Path, metavar="FILE", help="the next answers, as a JSON list")

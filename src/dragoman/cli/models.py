@@ -26,14 +26,15 @@ EPILOG = """examples:
   dragoman models --only ollama
   dragoman models --json | jq '.models[] | select(.window > 100000) | .name'
 
-Every upstream is asked for its own list. A dash means: not known."""
+Every upstream is asked for its own list. READS and WRITES are the most
+tokens of a question and of an answer. A dash means: not known."""
 ANSWER_S = 10.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--config", type=Path, help="dragoman.toml or config.json (default: the one serve would use)")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="dragoman.toml or config.json (default: as serve)")
     parser.add_argument("--only", metavar="UPSTREAM", help="the models of one upstream")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
@@ -48,7 +49,9 @@ def run(args: argparse.Namespace) -> int:
         return 2
     names = [upstream.name for upstream in settings.upstreams]
     if args.only and args.only not in names:
-        print(f"dragoman models: there is no upstream {args.only}; there are {', '.join(names)}", file=sys.stderr)
+        print(
+            f"dragoman models: there is no upstream {args.only}; the upstreams are: {', '.join(names)}", file=sys.stderr
+        )
         return 2
     cards, failures = asyncio.run(collect(settings, args.only))
     if args.json:

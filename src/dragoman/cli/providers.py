@@ -164,7 +164,7 @@ MEANINGS: dict[tuple[str, Any], str] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", help="one provider, in full")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="one provider, in full")
     parser.add_argument("--model", metavar="MODEL", default="", help="with the rules of this model")
     parser.add_argument("--config", type=Path, metavar="FILE", help="with the rows of this file (default: as serve)")
     parser.add_argument("--json", action="store_true", help="for programs")
@@ -182,7 +182,7 @@ def run(args: argparse.Namespace) -> int:
             return 0
         kind = find_kind(args.name, rows)
     except ConfigError as error:
-        print(error, file=sys.stderr)
+        print(f"{paint('dragoman providers:', 'red', sys.stderr)} {error.why}", file=sys.stderr)
         return 1
     if args.json:
         shown = {"kind": kind, "profile": profile_for(kind.name, args.model, rows=rows)}

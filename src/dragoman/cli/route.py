@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="the name that a client asks for")
     parser.add_argument("--body", type=Path, metavar="FILE", help="a request, as JSON")
     parser.add_argument("--dialect", choices=SPOKEN, metavar="NAME", help="of --body (default: by its keys)")
-    parser.add_argument("--config", type=Path, help="dragoman.toml or config.json (default: the one serve would use)")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="dragoman.toml or config.json (default: as serve)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -50,15 +50,17 @@ def run(args: argparse.Namespace) -> int:
     number = find_rule(routes, request)
     found = choose(routes, args.model, lambda: 0.0) if number is None else choose_by_rule(routes, number, lambda: 0.0)
     if routes.rules and number is None:
-        print(f"none of {len(routes.rules)} rules fits" + ("" if args.body else " (rules look at --body)"))
+        print(f"no rule fits, of {len(routes.rules)}" + ("" if args.body else " (rules look at --body)"))
     print(found.why)
     for i, target in enumerate(found.targets):
         effort = f", effort {target.effort}" if target.effort else ""
-        print(f"  {'first' if i == 0 else 'then'} {target.upstream.name}/{target.model}{effort}")
+        print(f"  {'goes to' if i == 0 else 'if that fails,'} {target.upstream.name}/{target.model}{effort}")
     if not found.targets:
         nearest = find_nearest(routes, args.model)
-        advice = [f"the nearest are {', '.join(nearest)}"] if nearest else []
-        print("  " + "; ".join(["nothing serves it", *advice, *filter(None, [hint_key(routes, args.model)])]))
+        advice = [f"the nearest names are {', '.join(nearest)}"] if nearest else []
+        advice += [*filter(None, [hint_key(routes, args.model)]), "`dragoman models` lists what there is"]
+        for line in advice:
+            print(f"  {line}")
     return 0 if found.targets else NOT_SERVED
 
 
@@ -73,8 +75,10 @@ def read_body(path: Path, model: str, dialect: str | None) -> Request:
         body = load_json(path.read_bytes())
     except OSError as error:
         raise DragomanError(f"--body: {path}: {error.strerror}") from error
+    except DragomanError as error:
+        raise DragomanError(f"--body: {path}: {error}") from error
     if not isinstance(body, dict):
-        raise DragomanError("--body: expected an object")
+        raise DragomanError(f"--body: {path}: expected an object")
     spoken = find_dialect(dialect or guess_dialect(body))
     body.setdefault("model", model)
     wire = WireRequest(body=body, path=f"/v1beta/models/{model}:generateContent")

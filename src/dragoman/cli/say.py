@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dragoman.cli.arguments import read_port
 from dragoman.cli.local_gateway import HOST, PORT, base_url, find_key, is_answering
 from dragoman.cli.style import paint, shows_colour
 from dragoman.errors import ConfigError, DragomanError, UpstreamError
@@ -50,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--voice", help="the voice (default: the model's own)")
     parser.add_argument("--instructions", metavar="TEXT", help="how to speak")
     parser.add_argument("--host", help=f"of the gateway (default: {HOST})")
-    parser.add_argument("--port", type=int, help=f"of the gateway (default: {PORT})")
+    parser.add_argument("--port", type=read_port, help=f"of the gateway (default: {PORT})")
     parser.add_argument("--url", metavar="URL", help="of another server with OpenAI's /audio/speech")
     parser.add_argument("--key", help="for the gateway or --url (default: DRAGOMAN_KEY)")
 

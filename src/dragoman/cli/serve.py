@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dragoman.cli.arguments import read_port, read_whole
+
 if TYPE_CHECKING:
     from dragoman.gateway.stores.verify import Verifier
 
@@ -21,14 +23,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--config", type=Path, metavar="FILE", help="dragoman.toml or config.json (default: found here)"
     )
     parser.add_argument("--host", help="address to listen on (default: 127.0.0.1; others need a client key)")
-    parser.add_argument("--port", type=int, help="port to listen on (default: 20006)")
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes, which keep all limits together")
+    parser.add_argument("--port", type=read_port, help="port to listen on (default: 20006)")
+    parser.add_argument(
+        "--workers", type=read_whole(1), default=1, metavar="N", help="processes (default: 1); they share all limits"
+    )
     parser.add_argument(
         "--reuse-port", action="store_true", help="share the port with other gateways, to replace them without a gap"
     )
     parser.add_argument("--watch", action="store_true", help="read the configuration again when it changes")
     parser.add_argument("--log", choices=("human", "json"), help="form of the log")
-    parser.add_argument("--xray", type=int, metavar="N", help="keep the last N requests for `dragoman xray`")
+    parser.add_argument("--xray", type=read_whole(0), metavar="N", help="keep the last N requests for `dragoman xray`")
     parser.add_argument("--verbose", "-v", action="store_true", help="log more (or set DRAGOMAN_VERBOSE)")
 
 

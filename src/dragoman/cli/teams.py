@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dragoman.gateway.stores.keys import KeyStore
 
 NAME = "teams"
-HELP = "limits and budgets that several keys share"
+HELP = "make, list, change and delete teams: limits that several keys share"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -21,16 +21,20 @@ HELP = "show what was used and what it cost"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    words = "team, key, door, upstream, model, day, hour; and client, asked, status, tags of single requests"
+    words = "columns: team, key, door, upstream, model, day, hour, client, asked, status, tags (default: team,model)"
     parser.add_argument("--by", default="team,model", metavar="team,model", help=words)
-    parser.add_argument("--since", default="7d", metavar="7d", help="7d, 12h or a day like 2026-11-01 (7d)")
-    parser.add_argument("--until", metavar="DAY", help="the end (now)")
-    parser.add_argument("--where", action="append", default=[], metavar="team=web", help="only these; may be repeated")
+    parser.add_argument(
+        "--since", default="7d", metavar="7d", help="the start: 7d, 12h or a day like 2026-11-01 (default: 7d)"
+    )
+    parser.add_argument("--until", metavar="DAY", help="the end (default: now)")
+    parser.add_argument(
+        "--where", action="append", default=[], metavar="team=web", help="only rows like this; repeat it for more"
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_true", help="as CSV")
     form.add_argument("--json", action="store_true", help="as JSON")
     form.add_argument("--export", type=Path, metavar="FILE", help="single requests to a .csv, .jsonl or .parquet file")
-    form.add_argument("--audit", action="store_true", help="who changed keys, teams and the configuration")
+    form.add_argument("--audit", action="store_true", help="changes of keys, teams and the configuration")
 
 
 def run(args: argparse.Namespace) -> int:

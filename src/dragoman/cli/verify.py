@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from dragoman import __version__
+from dragoman.cli.arguments import read_decimal, read_whole
 from dragoman.cli.style import Style, paint
 from dragoman.errors import DragomanError
 
@@ -24,6 +25,9 @@ HELP = "play scenarios against providers, servers or gateways and show what work
 EPILOG = """Without a target it plays against every provider of the configuration or the environment. Providers without
 a key or an answer are SKIP. Keys are read from the environment only. Exit code 0: nothing failed; 1: something failed;
 2: bad usage."""
+NOTHING_PLAYED = """Nothing was played. Set a key, or name a server: dragoman verify --url URL --dialect openai-chat.
+Without either, `dragoman verify --scripted` plays against the built-in scripted providers.
+"""
 KEY_VARIABLE = "DRAGOMAN_VERIFY_KEY"
 PLAIN_WIDTH = 120
 TOKENS_EACH = 500  # of a small scenario, asked and answered
@@ -53,9 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scenarios", action="append", type=Path, default=[], metavar="FILE", help="scenarios of your own"
     )
     what.add_argument("--form", action="store_true", help="judge only the form of answers, not their content")
-    what.add_argument("--repeat", type=int, default=1, metavar="N", help="play each N times")
-    what.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds a request may take")
-    what.add_argument("--parallel", type=int, default=4, metavar="N", help="scenarios at once")
+    what.add_argument("--repeat", type=read_whole(1), default=1, metavar="N", help="play each N times")
+    what.add_argument("--timeout", type=read_decimal, default=60.0, metavar="S", help="seconds a request may take")
+    what.add_argument("--parallel", type=read_whole(1), default=4, metavar="N", help="scenarios at once")
     out = parser.add_argument_group("output")
     out.add_argument("--list", action="store_true", help="only show the targets and scenarios")
     out.add_argument("--json", action="store_true", help="the whole result as JSON")
@@ -298,7 +302,8 @@ class ProgressTable:
 
         width = shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns if self._is_terminal else PLAIN_WIDTH
         down = {target.name: target.down for target in run.targets if target.down}
-        if len(self._names) <= MOST_COLUMNS and len(down) < len(self._names):  # the lines above are a table too
+        played = run.count("PASS") + run.count("FAIL")
+        if played and len(self._names) <= MOST_COLUMNS and len(down) < len(self._names):  # the lines above are a table
             write_table(run, self.out, width)
         for name, why in down.items():
             self.out.write(paint(f"{name}: {why}. No scenario was played.", "red", self.out) + "\n")
@@ -312,6 +317,8 @@ class ProgressTable:
             paint(f"{run.count(word)} {word}", STYLES[word], self.out) for word in ("PASS", "FAIL", "SKIP")
         )
         self.out.write(f"\n{totals}  in {run.seconds:.1f} s\n")
+        if not played:
+            self.out.write(NOTHING_PLAYED)
         self.out.flush()
 
 

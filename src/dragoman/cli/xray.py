@@ -44,7 +44,7 @@ def explain(error: Exception, url: str) -> str:
     if isinstance(error, urllib.error.HTTPError):
         return error.read().decode("utf-8", "replace")
     if isinstance(error, urllib.error.URLError):
-        return f"no gateway answers at {url} ({error.reason}); start one with `dragoman serve --xray 50`"
+        return f"no gateway answers at {url}; start one with `dragoman serve --xray 50`"
     return str(error)
 
 

@@ -170,7 +170,9 @@ def merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]
 def find_kind(name: str, rows: Rows | None = None) -> Kind:
     known = (rows or load_rows()).kinds
     if name not in known:
-        raise ConfigError(FILE, f"kind.{name}", f"no such kind of server; there are {', '.join(known)}")
+        raise ConfigError(
+            FILE, f"kind.{name}", f"there is no kind of server {name!r}; the kinds are: {', '.join(known)}"
+        )
     return known[name]
 
 

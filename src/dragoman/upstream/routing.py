@@ -215,11 +215,11 @@ def plain_name(model: str, routes: Routes) -> str:
 def _find(routes: Routes, name: str, dice: Callable[[], float]) -> RouteChoice:
     exact = routes.serving(name)
     if exact:
-        return RouteChoice([Target(upstream, name) for upstream in weigh(exact, dice)], "is listed")
+        return RouteChoice([Target(upstream, name) for upstream in weigh(exact, dice)], "is in the model list")
     first, _, rest = name.partition("/")
     for upstream in routes.upstreams:
         if rest and upstream.name == first:
-            return RouteChoice([Target(upstream, rest)], "names its upstream")
+            return RouteChoice([Target(upstream, rest)], "begins with the name of its upstream")
     found = _with_effort(routes, name, dice)
     if found is not None:
         return found
@@ -230,13 +230,13 @@ def _find(routes: Routes, name: str, dice: Callable[[], float]) -> RouteChoice:
     if same and not any(upstream in by_prefix for upstream in dated):
         return RouteChoice([Target(upstream, same) for upstream in dated], f"is served with another date: {same}")
     if by_prefix:
-        return RouteChoice([Target(upstream, name) for upstream in by_prefix], "has a known prefix")
+        return RouteChoice([Target(upstream, name) for upstream in by_prefix], "begins as this provider's models do")
     if routes.upstreams and routes.fallback:
         upstream = routes.upstreams[0]
         return RouteChoice(
-            [Target(upstream, _own_model(upstream, name))], "is not known and goes to the first upstream"
+            [Target(upstream, _own_model(upstream, name))], "is not known; it goes to the first upstream (fallback)"
         )
-    return RouteChoice([], "is not known")
+    return RouteChoice([], "is not a model that is served here")
 
 
 def _with_effort(routes: Routes, name: str, dice: Callable[[], float]) -> RouteChoice | None:

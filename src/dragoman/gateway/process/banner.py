@@ -10,48 +10,55 @@ from dragoman.gateway.stores.sqlite_keys import FILE
 from dragoman.upstream.discovery import PORTS
 from dragoman.upstream.keys import show_url
 from dragoman.upstream.profiles import load_rows
+from dragoman.upstream.routing import find_default
 from dragoman.upstream.spec import Upstream
 
 
 def banner(settings: Settings, access: Access, env: Mapping[str, str]) -> str:
     base = f"{'https' if settings.tls_cert else 'http'}://{_host(settings.host)}:{settings.port}"
+    here = f"{'https' if settings.tls_cert else 'http'}://{_host(_reachable(settings.host))}:{settings.port}"
     model = example_model(settings)
     needed = access.public or access.keys.needed
     key = ' -H "Authorization: Bearer $DRAGOMAN_KEY"' if needed else ""
     kept = access.keys.store.name if access.keys.store is not None else str(state_folder(env) / FILE)
-    where = f"one of {kept} or of the configuration" if needed else "none on this machine"
+    where = f"needed: one of {kept}, or of the configuration" if needed else "not needed on this machine"
     lines = [
         f"dragoman listens on {base}",
         "",
-        "  doors",
+        "  addresses for programs",
         f"    OpenAI       {base}/v1          chat/completions, responses, embeddings, models",
         f"    Anthropic    {base}             /v1/messages",
         f"    Gemini       {base}             /v1beta/models/MODEL:generateContent",
         f"    Ollama       {base}             /api/chat, /api/generate, /api/tags",
         f"    JSON-RPC     {base}/generate",
         f"    see also     {base}/health, /metrics",
-        f"  console        {base}/console{'' if settings.xray_keep else ', with --xray 50 also what requests contain'}",
+        f"  console        {base}/console{'' if settings.xray_keep else ' (with bodies if you start with --xray 50)'}",
         f"  providers      {settings.source or 'found without a configuration file'}",
         *(_row(upstream) for upstream in settings.upstreams),
         *_aliases(settings),
         *_proxies(settings),
-        f"  key needed     {where}",
+        f"  client key     {where}",
+        *(["                 `dragoman keys new` makes one; put it into DRAGOMAN_KEY"] if needed else []),
         "",
         "  try",
         f"    dragoman launch claude --model {model}{_port(settings)}    # also codex, gemini, opencode, qwen",
-        f"    curl {base}/v1/chat/completions{key} -H 'content-type: application/json' \\",
+        f"    curl {here}/v1/chat/completions{key} -H 'content-type: application/json' \\",
         f"""      -d '{{"model": "{model}", "messages": [{{"role": "user", "content": "hello"}}]}}'""",
         "",
     ]
     return "\n".join(lines) + "\n"
 
 
+def _reachable(host: str) -> str:
+    """0.0.0.0 and :: are addresses to listen on. Not every system can connect to them."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host.strip("[]"), host)  # noqa: S104
+
+
 def example_model(settings: Settings) -> str:
-    """A model that this gateway serves: a real one before the demo. MODEL where no list is known yet."""
-    listed = [model for upstream in settings.upstreams for model in upstream.models if upstream.base_url]
-    demo = [model for upstream in settings.upstreams for model in upstream.models if not upstream.base_url]
-    aliases = [name for name in settings.aliases if "*" not in name]
-    return next(iter([*aliases, *listed, *demo]), "MODEL")
+    """A model that this gateway serves, by the rule of all commands; an alias, which is the user's own, comes first.
+    MODEL where no list is known yet."""
+    alias = next((name for name in settings.aliases if "*" not in name), "")
+    return find_default(settings.routes(), settings.default_model or alias) or "MODEL"
 
 
 def _port(settings: Settings) -> str:

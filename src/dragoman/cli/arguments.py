@@ -1,0 +1,54 @@
+"""Reading the words of a command line: numbers with limits, and errors that name the nearest word and the help."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+MOST_PORT = 65_535
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what was expected and what was found, and where the help is."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(2, f"{self.prog}: error: {message}\n`{self.prog} --help` explains it.\n")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        from difflib import get_close_matches  # only for an error
+
+        known = [str(choice) for choice in action.choices]
+        near = get_close_matches(str(value), known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise argparse.ArgumentError(action, f"expected one of {', '.join(known)}, found {value!r}{hint}")
+
+
+def read_port(text: str) -> int:
+    return read_whole(0, MOST_PORT)(text)
+
+
+def read_whole(least: int, most: int | None = None) -> Callable[[str], int]:
+    """A reader of whole numbers, for `type=`."""
+    limits = f"of {least} or more" if most is None else f"from {least} to {most}"
+
+    def read(text: str) -> int:
+        number = int(text) if text.isascii() and text.removeprefix("-").isdigit() else None
+        if number is None or number < least or (most is not None and number > most):
+            raise argparse.ArgumentTypeError(f"expected a whole number {limits}, found {text!r}")
+        return number
+
+    return read
+
+
+def read_decimal(text: str) -> float:
+    """A number of 0 or more, for `type=`."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number of 0 or more, found {text!r}")
+    return number
