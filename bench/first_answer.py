@@ -65,9 +65,9 @@ def install(home: Path, wanted: str) -> Path:
 
 
 def size_mb(python: Path) -> float:
-    """Of the packages as they are installed, without their compiled files."""
+    """Of the packages as pip leaves them, with the files that it compiles."""
     [site] = (python.parent.parent / "lib").glob("python*/site-packages")
-    files = (path for path in site.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    files = (path for path in site.rglob("*") if path.is_file())
     return sum(f.stat().st_size for f in files if f.relative_to(site).parts[0].split("-")[0] not in OWN) / 1e6
 
 
