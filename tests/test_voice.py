@@ -1,5 +1,5 @@
 """Our pages and messages are plain: no sentence begins with who, whoever, nobody or "what is", and none hides its
-subject behind whoever or everybody. Generated tables and transcripts show the words of programs, so they are left out."""
+subject behind whoever or everybody. Generated tables and transcripts show the words of programs: they are left out."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ PAGES = [
 BLOCK = re.compile(r"```.*?```|<!--.*?-->|`[^`]*`", re.DOTALL)
 SENTENCE = re.compile(r"(?<=[.!?:;])\s+|\n\s*\n|\n\s*(?:[-*#|]|\d+\.)+\s|\|")
 OPENING = re.compile(
-    r"(?:who(?:ever|m|se)?|nobody|no one|everybody|everyone|whatever|what (?:is|was|are|were)|of several)\b(?!.*\?$)",
+    r"(?:who(?:ever|m|se)?|nobody|no one|everybody|whatever|what (?:is|was|are|were)|of several)\b(?!.*\?)",
     re.I,
 )
 ANYWHERE = re.compile(r"\b(?:whoever|whomever|nobody|everybody)\b", re.I)

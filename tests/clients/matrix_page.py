@@ -36,7 +36,7 @@ def write_page(cells: list[Cell]) -> str:
     lines += _table(cells, "upstream", list(UPSTREAMS))
     lines += ["", "## By scenario", ""]
     lines += _table(cells, "scenario", list(SCENARIOS))
-    lines += ["", "## What does not pass, and why", "", "| client | upstream | scenario | cells | whose | why |"]
+    lines += ["", "## What does not pass, and why", "", "| client | upstream | scenario | cells | limit of | why |"]
     lines += ["|---|---|---|---:|---|---|", *_reasons(cells)]
     return "\n".join(lines) + "\n"
 

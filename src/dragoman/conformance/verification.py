@@ -232,4 +232,4 @@ def _steady(cell: VerifyCell) -> str:
 
 def _scenarios(scenarios: Sequence[Scenario]) -> list[str]:
     rows = [(i + 1, f"`{s.name}`", s.title, " and ".join(s.modes)) for i, s in enumerate(scenarios)]
-    return table(("", "scenario", "what is tried", "how"), rows)
+    return table(("", "scenario", "attempt", "how"), rows)

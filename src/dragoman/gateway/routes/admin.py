@@ -100,7 +100,7 @@ CALLS = (
     Call(method="GET", path="/budgets", work=list_budgets, says="how budgets stand"),
     Call(method="GET", path="/usage", work=read_usage, says="sums of the ledger", query=("by", *SPAN)),
     Call(method="GET", path="/ledger", work=read_ledger, says="single requests", query=("cursor", "limit", *SPAN)),
-    Call(method="GET", path="/audit", work=read_audit, says="who changed what", query=("before", "limit")),
+    Call(method="GET", path="/audit", work=read_audit, says="changes and their authors", query=("before", "limit")),
     Call(method="GET", path="/providers", work=list_providers, says="providers and how they are"),
     Call(method="GET", path="/config", work=show_config, says="the configuration file, without secrets"),
     Call(method="POST", path="/config", work=save_config, says="save the configuration file", body=ConfigSave),
