@@ -224,6 +224,26 @@ def leftovers(obj: JsonObject, name: str) -> Extras:
     return {name: obj} if obj else {}
 
 
+ValueTypes = Mapping[str, tuple[type, ...]]  # the types that the value of a key may have, by the key
+NUMBER: tuple[type, ...] = (int, float)
+_TYPE_WORDS = {str: "string", dict: "object", list: "array", bool: "boolean", int: "number", float: "number"}
+
+
+def checked_leftovers(obj: JsonObject, name: str, types: ValueTypes) -> Extras:
+    """The same, for a request. A known key is left only if its value is of a type that the provider refuses, too: then
+    it is the client's mistake, and not an extra."""
+    for key in obj:
+        if key in types:
+            check_type(obj, key, types)
+    return {name: obj} if obj else {}
+
+
+def check_type(obj: JsonObject, key: str, types: ValueTypes) -> None:
+    value, allowed = obj[key], types[key]
+    if value is not None and type(value) not in allowed:
+        raise expected(" or ".join(dict.fromkeys(_TYPE_WORDS[kind] for kind in allowed)), value, key)
+
+
 def spelled(extras: Extras, name: str, key: str) -> Any:
     """The spelling that this dialect remembered under a key, or None."""
     own = extras.get(name)

@@ -30,7 +30,9 @@ from dragoman.dialects.anthropic.words import (
 )
 from dragoman.errors import DecodeError
 from dragoman.fields import (
+    ValueTypes,
     add_extras,
+    checked_leftovers,
     leftovers,
     note_silent,
     note_spelling,
@@ -67,6 +69,16 @@ BETA = f"header:{BETA_HEADER}"  # the key of that header in the request's extras
 VERSION_KEY = f"~{VERSION_HEADER}"
 LISTED: Extras = {NAME: {"~content": "list"}}  # extras that only remember the form of the content
 
+# Of keys that stay in the extras, whole or in part.
+VALUE_TYPES: ValueTypes = {
+    "metadata": (dict,),
+    "output_config": (dict,),
+    "container": (str, dict),
+    "mcp_servers": (list,),
+    "context_management": (dict,),
+    "compaction": (dict,),
+}
+
 # ---------------------------------------------------------------- decode
 
 
@@ -101,7 +113,7 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
         user=_take_user(body),
         service_tier=take_text_or_none(body, "service_tier"),
         cache=take_cache(body),
-        extras=leftovers(body, NAME),
+        extras=checked_leftovers(body, NAME, VALUE_TYPES),
     )
 
 

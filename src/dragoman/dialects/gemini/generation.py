@@ -9,7 +9,17 @@ from dragoman.dialects._settings import note_unnamed
 from dragoman.dialects.gemini.schema import read_schema, write_schema
 from dragoman.dialects.gemini.spelling import to_camel
 from dragoman.dialects.gemini.words import EFFORTS, NAME
-from dragoman.fields import add_extras, leftovers, need_object, note_spelling, spelled
+from dragoman.errors import DecodeError
+from dragoman.fields import (
+    NUMBER,
+    ValueTypes,
+    add_extras,
+    check_type,
+    leftovers,
+    need_object,
+    note_spelling,
+    spelled,
+)
 from dragoman.jsontypes import JsonObject
 from dragoman.model.effort import lowest_known
 from dragoman.model.request import OutputFormat, ReasoningSetting, Request
@@ -34,6 +44,19 @@ INTEGERS: tuple[tuple[str, str], ...] = (
     ("seed", "seed"),
     ("top_logprobs", "logprobs"),
 )
+
+# Of keys that stay in the config because of their values.
+VALUE_TYPES: ValueTypes = {
+    **{key: NUMBER for _, key in NUMBERS + INTEGERS},
+    "responseLogprobs": (bool,),
+    "stopSequences": (list,),
+    "responseModalities": (list,),
+    "responseMimeType": (str,),
+    "responseSchema": (dict,),
+    "responseJsonSchema": (dict,),
+    "thinkingConfig": (dict,),
+    "speechConfig": (dict,),
+}
 
 # ---------------------------------------------------------------- decode
 
@@ -68,7 +91,28 @@ def take_generation(body: JsonObject) -> dict[str, Any]:
     fields["output"] = _take_output(config)
     if not config:
         del body[CONFIG]
+    for key in config:
+        if key in VALUE_TYPES and not _is_number_text(config[key], key):
+            _check(config, key)
     return fields
+
+
+def _check(config: JsonObject, key: str) -> None:
+    try:
+        check_type(config, key, VALUE_TYPES)
+    except DecodeError as error:
+        raise error.under(CONFIG) from None
+
+
+def _is_number_text(value: object, key: str) -> bool:
+    """proto3 JSON takes a number as a string, too."""
+    if type(value) is not str or VALUE_TYPES[key] is not NUMBER:
+        return False
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_texts(value: object) -> bool:

@@ -21,7 +21,7 @@ from dragoman.dialects.gemini.spelling import to_camel, write_extras
 from dragoman.dialects.gemini.tools import encode_choice, encode_tools, take_choice, take_tools
 from dragoman.dialects.gemini.words import NAME, RESULT_ROLES, ROLE_WORDS, ROLES, SSE, TIERS
 from dragoman.errors import DecodeError
-from dragoman.fields import leftovers, note_spelling, spelled
+from dragoman.fields import ValueTypes, checked_leftovers, leftovers, note_spelling, spelled
 from dragoman.jsontypes import JsonObject, kind_of
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import Request
@@ -33,6 +33,15 @@ METHODS = {"generateContent": False, "streamGenerateContent": True}
 SECRETS = ("key=", "access_token=")  # a client's own credentials: they never go to an upstream
 
 # ---------------------------------------------------------------- decode
+
+
+# Of keys that stay in the extras, whole or in part.
+VALUE_TYPES: ValueTypes = {
+    "toolConfig": (dict,),
+    "safetySettings": (list,),
+    "cachedContent": (str,),
+    "labels": (dict,),
+}
 
 
 def decode_request(wire: WireRequest, notes: Notes) -> Request:
@@ -55,7 +64,7 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
         service_tier=_take_tier(body),
         store=body.pop("store") if type(body.get("store")) is bool else None,
         **take_generation(body),
-        extras=leftovers(body, NAME),
+        extras=checked_leftovers(body, NAME, VALUE_TYPES),
     )
 
 

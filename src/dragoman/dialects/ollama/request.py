@@ -21,8 +21,13 @@ from dragoman.dialects.ollama.words import (
     OptionKind,
     says_generate,
 )
+from dragoman.errors import DecodeError
 from dragoman.fields import (
+    NUMBER,
+    ValueTypes,
     add_extras,
+    check_type,
+    checked_leftovers,
     leftovers,
     note_omitted,
     note_spelling,
@@ -51,6 +56,19 @@ from dragoman.wire import WireRequest
 # ---------------------------------------------------------------- decode
 
 
+# Of keys that stay in the extras because of their values.
+VALUE_TYPES: ValueTypes = {
+    "options": (dict,),
+    "format": (str, dict),
+    "think": (bool, str),
+    "keep_alive": (str, *NUMBER),
+}
+OPTION_TYPES: ValueTypes = {
+    "num_ctx": NUMBER,
+    **{key: (str, list) if kind == "texts" else NUMBER for key, (_, kind) in OPTIONS.items()},
+}
+
+
 def decode_request(wire: WireRequest, notes: Notes) -> Request:
     body = wire.body
     messages = _take_generate(body) if _is_generate(wire.path, body) else take_messages(body)
@@ -68,7 +86,7 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
         logprobs=take_flag_or_none(body, "logprobs"),
         top_logprobs=take_integer_or_none(body, "top_logprobs"),
         **options,
-        extras=leftovers(body, NAME),
+        extras=checked_leftovers(body, NAME, VALUE_TYPES),
     )
 
 
@@ -128,7 +146,17 @@ def _take_options(body: JsonObject) -> dict[str, Any]:
             taken[field] = tuple(value) if kind == "texts" else value
     if options:
         body["options"] = options
+        _check_options(options)
     return taken
+
+
+def _check_options(options: JsonObject) -> None:
+    for key in options:
+        if key in OPTION_TYPES:
+            try:
+                check_type(options, key, OPTION_TYPES)
+            except DecodeError as error:
+                raise error.under("options") from None
 
 
 def _fits(value: object, kind: OptionKind) -> bool:

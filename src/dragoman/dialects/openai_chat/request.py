@@ -19,7 +19,9 @@ from dragoman.dialects.openai_chat.tools import (
 from dragoman.dialects.openai_chat.usage import write_tier
 from dragoman.dialects.openai_chat.words import EFFORTS, LIMITS, NAME, NO_EFFORT, OWN_TTLS, TIERS, TTLS
 from dragoman.fields import (
+    ValueTypes,
     add_extras,
+    checked_leftovers,
     leftovers,
     note_silent,
     note_spelling,
@@ -54,6 +56,21 @@ FORMAT_WORDS = {"text": "text", "json": "json_object"}
 # ---------------------------------------------------------------- decode
 
 
+# Of keys that stay in the extras, whole or in part.
+VALUE_TYPES: ValueTypes = {
+    "tool_choice": (str, dict),
+    "response_format": (dict,),
+    "logit_bias": (dict,),
+    "metadata": (dict,),
+    "reasoning_effort": (str,),
+    "stream_options": (dict,),
+    "prediction": (dict,),
+    "audio": (dict,),
+    "function_call": (str, dict),
+    "web_search_options": (dict,),
+}
+
+
 def decode_request(wire: WireRequest, notes: Notes) -> Request:
     body = wire.body
     note_absent(body, "model", "messages")
@@ -66,7 +83,10 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
     if body.keys() <= FEW:  # fast path: no settings
         model, stream = take_text_or_none(body, "model"), take_flag_or_none(body, "stream")
         return Request(
-            model=model or "", messages=_mark_freeform(messages), stream=stream, extras=leftovers(body, NAME)
+            model=model or "",
+            messages=_mark_freeform(messages),
+            stream=stream,
+            extras=checked_leftovers(body, NAME, VALUE_TYPES),
         )
     guests = [key for key in GUESTS if body.get(key) is not None]
     if guests:
@@ -100,7 +120,7 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
         store=take_flag_or_none(body, "store"),
         cache=_take_cache(body),
         cache_key=take_text_or_none(body, "prompt_cache_key"),
-        extras=leftovers(body, NAME),
+        extras=checked_leftovers(body, NAME, VALUE_TYPES),
     )
 
 

@@ -28,7 +28,10 @@ from dragoman.dialects.openai_responses.words import (
 )
 from dragoman.errors import DecodeError
 from dragoman.fields import (
+    NUMBER,
+    ValueTypes,
     add_extras,
+    checked_leftovers,
     expected,
     leftovers,
     note_omitted,
@@ -52,6 +55,22 @@ from dragoman.wire import WireRequest
 PATH = "/v1/responses"
 
 # ---------------------------------------------------------------- decode
+
+
+# Of keys that stay in the extras, whole or in part.
+VALUE_TYPES: ValueTypes = {
+    "instructions": (str, list),
+    "tool_choice": (str, dict),
+    "text": (dict,),
+    "reasoning": (dict,),
+    "include": (list,),
+    "previous_response_id": (str,),
+    "truncation": (str,),
+    "max_tool_calls": NUMBER,
+    "prompt": (dict,),
+    "background": (bool,),
+    "conversation": (str, dict),
+}
 
 
 def decode_request(wire: WireRequest, notes: Notes) -> Request:
@@ -84,7 +103,7 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
         store=take_flag_or_none(body, "store"),
         cache=_take_cache(body),
         cache_key=take_text_or_none(body, "prompt_cache_key"),
-        extras=leftovers(body, NAME),
+        extras=checked_leftovers(body, NAME, VALUE_TYPES),
     )
 
 
