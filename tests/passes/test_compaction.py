@@ -30,6 +30,15 @@ def test_a_conversation_that_only_its_provider_can_read_is_refused(to: str) -> N
         convert({"model": "m", "input": items}, to=to, source="openai_responses")
 
 
+@pytest.mark.parametrize("to", ["openai_chat", "anthropic", "gemini", "ollama"])
+def test_a_summary_behind_the_turns_that_it_summarizes_is_left_out(to: str) -> None:
+    said = {"role": "assistant", "content": "cats"}
+    items = [TURN, said, {"type": "compaction", "encrypted_content": "x"}, TURN]
+    converted = convert({"model": "m", "input": items}, to=to, source="openai_responses")
+    assert "cats" in str(converted.body)
+    assert [note.where for note in converted.notes if note.kind == "dropped"] == ["/input/2"]
+
+
 @pytest.mark.parametrize("to", OTHERS)
 def test_a_summary_that_can_be_read_is_told(to: str) -> None:
     block = {"type": "compaction", "content": "they spoke of cats", "signature": "s"}

@@ -5,7 +5,11 @@ from typing import Any
 import pytest
 
 from dragoman.convert import convert, convert_reply, convert_stream
+from dragoman.model.request import Request, ServerTool, Tool
+from dragoman.notes import Notes
+from dragoman.passes.prepare import legalise
 from dragoman.upstream.profiles import profile_for
+from tests.passes.talk import user
 
 URL = "https://mcp.example/mcp"
 LISTED = {"type": "url", "name": "git", "url": URL}
@@ -144,6 +148,15 @@ def test_servers_of_gemini_go_to_both_and_come_from_both() -> None:
     assert responses["tools"] == [FREE | {"authorization": "t"}]
     back = convert(of_responses(FREE | {"authorization": "t"}), to="gemini", source="openai_responses").body
     assert back["tools"] == [{"mcpServers": [server]}]
+
+
+def test_a_model_that_takes_functions_alone_gets_no_server_beside_them() -> None:
+    old, new = (profile_for("gemini", model, "gemini") for model in ("gemini-2.5-flash", "gemini-3-pro"))
+    tools = (Tool(name="f"), ServerTool(dialect="openai_responses", body=FREE))
+    for profile, servers in ((old, 0), (new, 1)):
+        request = Request(model="m", messages=(user("q"),), tools=tools)
+        kept = legalise(request, profile, Notes()).tools or ()
+        assert len([tool for tool in kept if isinstance(tool, ServerTool)]) == servers
 
 
 def test_only_servers_that_are_known_to_connect_get_one() -> None:

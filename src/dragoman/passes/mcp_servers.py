@@ -68,8 +68,12 @@ def hand_on_servers(request: Request, profile: Profile, notes: Notes) -> tuple[R
     kept: list[tuple[McpServer, str]] = []
     gone: set[int] = set()  # tools whose server is handed on
     listed: set[str] = set()
+    functions = any(not isinstance(tool, ServerTool) for tool in request.tools or ())
+    beside = (
+        "the target takes no tools of its own beside functions" if functions and profile.searches == "alone" else ""
+    )
     for at, dialect, server, tools in found:
-        why = server.why_not or _refused_by(server, profile.dialect)
+        why = server.why_not or beside or _refused_by(server, profile.dialect)
         if why:
             notes.dropped(at, f"the MCP server {server.name} is left out: {why}")
         else:

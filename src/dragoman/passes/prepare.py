@@ -15,6 +15,7 @@ from dragoman.model.messages import (
     Audio,
     Document,
     Image,
+    Message,
     Opaque,
     Reasoning,
     Refusal,
@@ -294,6 +295,14 @@ def _refuse_order_key(request: Request, profile: Profile, notes: Notes) -> None:
             raise notes.refuse((((ROOT, "extras"), dialect), ORDER_KEY), f"only {dialect} can carry out {ORDER_KEY}")
 
 
+def _stands_for_lost_turns(part: Opaque, before: tuple[Message, ...]) -> bool:
+    """A summary that only its provider can read, and the client no longer sends what it summarizes. Clients that keep
+    the whole conversation send their turns before it; `/responses/compact` keeps only those of the user."""
+    if not part.body.get("encrypted_content") or "content" in part.body:
+        return False
+    return not any(message.role == "assistant" and message.parts for message in before)
+
+
 def _refuse_orders(request: Request, profile: Profile, notes: Notes) -> None:
     """Codex ends a request for a compaction with one; a plain answer would be taken for the whole conversation."""
     last = len(request.messages) - 1
@@ -305,7 +314,9 @@ def _refuse_orders(request: Request, profile: Profile, notes: Notes) -> None:
             kind = str(part.body.get("type"))
             if kind in ORDERS and i == last:
                 raise notes.refuse(at, f"only {part.dialect} can carry out {kind}")
-            if kind == COMPACTED and part.body.get("encrypted_content") and "content" not in part.body:
+            if kind == COMPACTED and _stands_for_lost_turns(
+                part, (*request.messages[:i], replace(message, parts=message.parts[:j]))
+            ):
                 raise notes.refuse(at, f"only {part.dialect} can read this {kind}: send the conversation itself")
             if kind == REFERENCE:
                 raise notes.refuse(

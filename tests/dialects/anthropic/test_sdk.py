@@ -72,7 +72,7 @@ def test_every_stream_we_write_parses_and_keeps_the_grammar(source: str) -> None
 def test_every_request_we_write_is_one_the_package_could_send(source: str) -> None:
     kind = beta_params.MessageCreateParamsNonStreaming | beta_params.MessageCreateParamsStreaming
     legacy = {"temperature", "top_p", "top_k"}  # gone from the package with API version 2026-10-21
-    for case, request in decoded_requests(source):
+    for case, request in decoded_requests(source, HERE.name):
         body = HERE.encode_request(make_legal(request, HERE, Notes()), Notes()).body
         plain = {key: value for key, value in load_json(dump_json(body)).items() if key not in legacy}
         assert complaint((kind,), plain) is None, case.name

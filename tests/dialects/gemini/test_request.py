@@ -175,7 +175,7 @@ SPELLINGS: dict[str, JsonObject] = {
     "thinking_dynamic": HI | {"generationConfig": {"thinkingConfig": {"thinkingBudget": -1, "includeThoughts": True}}},
     "thinking_empty": HI | {"generationConfig": {"thinkingConfig": {}}},
     "config_empty": HI | {"generationConfig": {}},
-    "config_of_odd_types": HI | {"generationConfig": {"maxOutputTokens": "5", "topK": 1.5, "stopSequences": "x"}},
+    "config_of_odd_types": HI | {"generationConfig": {"maxOutputTokens": "5", "topK": 1.5, "stopSequences": [1]}},
     "output_enum": HI
     | {"generationConfig": {"responseMimeType": "text/x.enum", "responseSchema": {"type": "STRING", "enum": ["a"]}}},
     "output_schema": HI

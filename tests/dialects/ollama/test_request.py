@@ -103,7 +103,7 @@ EXACT: dict[str, JsonObject] = {
     "unknown_keys": asks({**USER, "weather": "fine"}, weather={"a": None}),
     "options_of_all_kinds": asks(
         USER,
-        options={"temperature": 0, "num_predict": 5, "num_ctx": 8192, "stop": ["x"], "seed": None, "top_k": "40"},
+        options={"temperature": 0, "num_predict": 5, "num_ctx": 8192, "stop": ["x"], "seed": None, "top_k": 40.5},
     ),
     "no_limit": asks(USER, options={"num_predict": -1}),
     "no_options": asks(USER, options={}),

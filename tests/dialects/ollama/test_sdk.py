@@ -61,7 +61,7 @@ def test_every_stream_we_write_parses_and_keeps_the_grammar(source: str, asked: 
 @needs_corpus
 @pytest.mark.parametrize("source", SOURCES)
 def test_every_request_we_write_is_one_the_package_could_send(source: str) -> None:
-    for case, request in decoded_requests(source):
+    for case, request in decoded_requests(source, HERE.name):
         wire = HERE.encode_request(make_legal(request, HERE, Notes()), Notes())
         if source == "ollama" and wire.body.get("format") == "xml":
             continue  # Ollama refused it too

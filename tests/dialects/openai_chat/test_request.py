@@ -607,7 +607,7 @@ def test_tool_choices_are_said_and_read(choice: ToolChoice, encoded: object) -> 
     assert (read.mode, read.names) == (choice.mode, choice.names)
 
 
-@pytest.mark.parametrize("choice", ["any", "sometimes", {"type": "tool", "name": "f"}, {"name": "f"}, {"type": "x"}, 3])
+@pytest.mark.parametrize("choice", ["any", "sometimes", {"type": "tool", "name": "f"}, {"name": "f"}, {"type": "x"}])
 def test_other_spellings_of_a_choice_come_back_as_they_were(choice: object) -> None:
     assert encode(decode(tool_choice=choice))[0]["tool_choice"] == choice
 

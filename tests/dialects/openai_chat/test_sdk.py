@@ -86,7 +86,7 @@ def test_every_stream_we_write_keeps_the_grammar_and_parses(source: str) -> None
 @pytest.mark.parametrize("source", SOURCES)
 def test_every_request_we_write_is_one_the_package_could_send(source: str) -> None:
     kind = CompletionCreateParamsNonStreaming | CompletionCreateParamsStreaming
-    for case, request in decoded_requests(source):
+    for case, request in decoded_requests(source, HERE.name):
         body = plain(HERE.encode_request(make_legal(request, HERE, Notes()), Notes()).body)
         if body.get("service_tier") not in (None, "auto", "default", "flex", "scale", "priority", "fast"):
             continue  # a word of another vendor: a profile's work

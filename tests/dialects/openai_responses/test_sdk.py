@@ -93,7 +93,7 @@ def sayable(body: dict[str, Any]) -> dict[str, Any]:
 @needs_corpus
 @pytest.mark.parametrize("source", SOURCES)
 def test_every_request_we_write_is_one_the_package_could_send(source: str) -> None:
-    for case, request in decoded_requests(source):
+    for case, request in decoded_requests(source, HERE.name):
         body = HERE.encode_request(make_legal(request, HERE, Notes()), Notes()).body
         assert complaint(PARAMS, sayable(load_json(dump_json(body)))) is None, case.name
 
