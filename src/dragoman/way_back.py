@@ -105,6 +105,10 @@ class StreamWayBack:
         else:
             self._undo = StreamUndo(way.undo, way.notes)
 
+    def leaves_texts(self) -> bool:
+        """Whether it only changes parts as they start."""
+        return self._thoughts is None and isinstance(self._undo, StreamRenamer)
+
     def feed(self, events: list[Event]) -> list[Event]:
         if self._thoughts is not None:
             events = [out for event in events for out in self._thoughts.feed(event)]
@@ -191,6 +195,10 @@ class StreamReader:
         self._spelling = spelling
         self._pairs = PairJoiner()
 
+    def join(self) -> None:
+        """From here on deltas that come together may be given as a TextRun, if no one looks for words in them."""
+        self._decoder.joins = self._way_back is None or self._way_back.leaves_texts()
+
     def feed(self, piece: bytes) -> list[Event]:
         return self.take(self.decode(piece))
 
@@ -218,7 +226,7 @@ class StreamReader:
             self._look_at_calls()
             return events
         last = events[-1]
-        if type(last) is not PartDelta or len(events) > 1:  # most pieces are a delta
+        if not isinstance(last, PartDelta) or len(events) > 1:  # most pieces are a delta
             starts = [event for event in events if type(event) is PartStart]
             if starts:
                 events = self._start(events, starts)

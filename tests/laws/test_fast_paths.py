@@ -133,6 +133,10 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "own bytes": (),
     "tools known": (),  # test_known_tools.py
     "printable head": (),  # test_request.py
+    "anthropic run": (),  # test_text_runs.py
+    "chat run": (),
+    "plain run": (),
+    "responses run": (),
     "plain reply": (),  # test_plain_replies.py
     "known head": (),  # test_known_head.py
     "judged head": (),  # test_known_head.py

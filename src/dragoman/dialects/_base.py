@@ -27,6 +27,7 @@ class StreamDecoder(Protocol):
 
     irregular: bool  # some bytes so far are not what clients of the dialect can read
     finishing: bool  # the reason to end has come, but not yet the end of every part
+    joins: bool  # set by the reader: deltas that come together may be given as a TextRun
 
     def feed(self, piece: bytes) -> list[Event]: ...
     def close(self) -> list[Event]: ...
@@ -152,6 +153,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     usage_option: tuple[str, str] | None = None  # a stream has usage only with it: key of the body, key inside
     counts_first: bool = False  # its streams begin with the number of input tokens
     write_late: Callable[[str, str], bytes] | None = None  # a header known at the end; None: an SSE comment
+    writes_runs: bool = False  # its encoder writes each piece of a TextRun by itself
     sse_query: str = ""  # without this query a stream is one JSON array
 
     # replies

@@ -24,6 +24,7 @@ class StreamMarks:
 
     irregular = False
     finishing = False
+    joins = False
 
 
 class SseStreamDecoder(StreamMarks, ABC):

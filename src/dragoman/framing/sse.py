@@ -13,6 +13,9 @@ from dragoman.jsontypes import load_string
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 CR, LF = 13, 10  # as numbers: a search for 10 is ten times faster than a search for b"\n"
 LEARN_EVERY_MISSES = 16  # a stream whose frames change all the time pays for learning only this often
+QUOTE, BACKSLASH = 34, 92
+# The inside of a JSON string that is spelled as msgspec spells it. `++`: nothing is tried twice, however long it is.
+_PLAIN = re.compile(rb'(?:[^"\\\x00-\x1f\x7f]++|\\["\\bfnrt])++')
 _STRING = re.compile(rb'\s*:\s*("(?:[^"\\]|\\.)*")', re.DOTALL)
 
 
@@ -52,6 +55,13 @@ class SseDecoder:
             raise DecodeError(f"a stream event is larger than {self._max_frame_bytes} bytes")
         self._buffer = blocks.pop()
         return blocks
+
+    def look(self, piece: bytes) -> bytes | None:
+        """The next bytes, with plain line ends, if they begin with a frame. They are not taken: a caller that can read
+        them otherwise, as whole frames to their end, need not feed them."""
+        if self._buffer or self._ended_in_cr:
+            return None
+        return piece.replace(b"\r\n", b"\n") if CR in piece else piece
 
     def close(self) -> list[SseFrame]:
         """The last frame, if the stream ended without the blank line behind it."""
@@ -125,12 +135,13 @@ class DeltaTemplate:
     The decoder gives the first such frame to `learn`. After that, `read` gives the text of the others.
     """
 
-    __slots__ = ("_head", "_misses", "_tail", "_text_end", "_text_start")
+    __slots__ = ("_between", "_end", "_head", "_misses", "_tail", "_text_end", "_text_start")
 
     def __init__(self) -> None:
         self._head = b"\x00"  # no frame starts with it
         self._tail = b""
         self._text_start = self._text_end = 0
+        self._end = self._between = b""  # behind each text of whole frames, and between two of them
         self._misses = 0
 
     def read(self, block: bytes) -> str | None:
@@ -138,6 +149,23 @@ class DeltaTemplate:
         if block.startswith(self._head) and block.endswith(self._tail):
             return load_string(block[self._text_start : self._text_end])
         return None
+
+    def read_run(self, data: bytes) -> tuple[str, list[bytes]] | None:
+        """The text of whole frames that are all like the learnt one, and the pieces of it: each is the inside of a JSON
+        string, spelled as we spell it. None for any other data."""
+        if not data.endswith(self._end) or not data.startswith(self._head):
+            return None
+        pieces = data[self._text_start + 1 : -len(self._end)].split(self._between)
+        joined = b"".join(pieces)
+        if b"" in pieces:
+            return None
+        if joined.isascii() and QUOTE not in joined and BACKSLASH not in joined:  # fast path: plain run
+            text = joined.decode()
+            return (text, pieces) if text.isprintable() else None
+        if not all(map(_PLAIN.fullmatch, pieces)):
+            return None
+        texts = [read for piece in pieces if (read := load_string(b'"%b"' % piece)) is not None]
+        return ("".join(texts), pieces) if len(texts) == len(pieces) else None
 
     def learn(self, block: bytes, key: bytes, text: str) -> bool:
         """Learns a frame whose only content is `text` under `key` (with its quotes). True if `read` can read it now."""
@@ -152,4 +180,6 @@ class DeltaTemplate:
         start, end = found.span(1)
         self._head, self._tail = block[: start + 1], block[end - 1 :]
         self._text_start, self._text_end = start, 1 - len(self._tail)  # both include the quotes
+        self._end = self._tail + b"\n\n"
+        self._between = self._end + self._head
         return True

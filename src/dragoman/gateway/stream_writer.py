@@ -21,7 +21,7 @@ from dragoman.gateway.routes.responses import remember
 from dragoman.gateway.scope import CHARS_PER_TOKEN, NO_USAGE, Scope
 from dragoman.jsontypes import dump_json
 from dragoman.log_line import own_error
-from dragoman.model.events import Event, PartDelta, ReplyEnd, ReplyFailed, ReplyStart
+from dragoman.model.events import Event, PartDelta, ReplyEnd, ReplyFailed, ReplyStart, TextRun
 from dragoman.model.fold import ReplyBuilder
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
@@ -97,7 +97,7 @@ class StreamWriter:
                 if piece is None:
                     break
                 out = await self._out_off_loop(piece) if self._is_large(piece) else self._out(piece)
-                scope.events += len(piece.events)
+                scope.events += count_events(piece.events)
                 scope.streamed += len(out)
                 if self._finished and not self._stored:
                     await self._store(answer)
@@ -113,7 +113,8 @@ class StreamWriter:
                     break
                 if not tapped and out and isinstance(answer, UpstreamAnswer) and scope.http.direct is not None:
                     tapped = True
-                    answer.tap(partial(self._write_now, answer, scope.http.direct))
+                    direct, join = scope.http.direct, scope.dialect.writes_runs
+                    answer.tap(partial(self._write_now, answer, direct), join=join)
             if out := self._close() + self._late_notes() + self._late_cost():
                 if scope.keep:
                     scope.keep_sent(out)
@@ -130,7 +131,7 @@ class StreamWriter:
         if self._finished or scope.ending is not None or not direct.is_ready():
             return False
         out = self._out(piece)
-        scope.events += len(events)
+        scope.events += count_events(events)
         scope.streamed += len(out)
         if out:
             self._written = self._loop.time()
@@ -198,7 +199,7 @@ class StreamWriter:
                 for event in events:
                     self._builder.feed(event)
             last = events[-1]
-            if type(last) is PartDelta:  # nearly all of them
+            if isinstance(last, PartDelta):  # nearly all of them
                 pass
             elif isinstance(last, ReplyFailed):
                 scope.failure = last.failure
@@ -350,14 +351,24 @@ class StreamWriter:
         self._timer = self._task = self._write = self._pinging = None
 
 
+def count_events(events: list[Event]) -> int:
+    """As the provider sent them: a run of deltas, which comes alone, is many."""
+    if events and type(first := events[0]) is TextRun:
+        return len(first.pieces)
+    return len(events)
+
+
 def join_texts(events: list[Event]) -> list[Event]:
     """The same events, with the pieces of each text in one: for the memory of long streams."""
     last = events[-1]
-    if type(last) is PartDelta:  # mostly there is only one text
+    if isinstance(last, PartDelta):  # mostly there is only one text
         texts = [
             event.text
             for event in events
-            if type(event) is PartDelta and event.index == last.index and event.logprobs is None and not event.citations
+            if isinstance(event, PartDelta)
+            and event.index == last.index
+            and event.logprobs is None
+            and not event.citations
         ]
         if len(texts) == len(events):
             return [PartDelta(index=last.index, text="".join(texts))]
@@ -366,13 +377,13 @@ def join_texts(events: list[Event]) -> list[Event]:
         if index is None:
             joined.extend(group)
         else:
-            joined.append(PartDelta(index=index, text="".join(e.text for e in group if type(e) is PartDelta)))
+            joined.append(PartDelta(index=index, text="".join(e.text for e in group if isinstance(e, PartDelta))))
     return joined
 
 
 def _plain_index(event: Event) -> int | None:
     """The part to which an event adds text and nothing else."""
-    return event.index if type(event) is PartDelta and not event.citations and event.logprobs is None else None
+    return event.index if isinstance(event, PartDelta) and not event.citations and event.logprobs is None else None
 
 
 async def _write_ping(write: Write, data: bytes) -> None:

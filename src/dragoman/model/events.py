@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from dragoman.failure import Failure
+from dragoman.jsontypes import load_json
 from dragoman.model.messages import Citation, Extras, Part, Seal, TokenLogprob
 from dragoman.model.reply import Finish, Usage
 
@@ -36,6 +37,21 @@ class PartDelta(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False,
     text: str = ""
     citations: tuple[Citation, ...] = ()
     logprobs: tuple[TokenLogprob, ...] | None = None
+
+
+class TextRun(PartDelta, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Deltas of one part that came together, as one delta. Only a reader that was asked to join gives it, for encoders
+    that write each piece by itself (`Dialect.writes_runs`)."""
+
+    pieces: list[bytes]  # each is the inside of a JSON string, spelled as `dump_json` spells it
+
+    def write(self, head: bytes, tail: bytes) -> bytes:
+        """The frames of all pieces: the bytes before each string, and those behind it."""
+        return b'%b"%b"%b' % (head, (b'"%b%b"' % (tail, head)).join(self.pieces), tail)
+
+    def spread(self) -> list[PartDelta]:
+        """The deltas as they came."""
+        return [PartDelta(index=self.index, text=load_json(b'"%b"' % piece)) for piece in self.pieces]
 
 
 class PartEnd(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="part_end"):

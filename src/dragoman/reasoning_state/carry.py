@@ -148,7 +148,9 @@ class StateCarrier:
         carried: list[Event] = []
         others: list[Event] = []  # than text as it comes
         for event in events:
-            if self._same and type(event) is PartDelta and event.index not in self._thoughts:  # fast path: plain text
+            if (
+                self._same and isinstance(event, PartDelta) and event.index not in self._thoughts
+            ):  # fast path: plain text
                 carried.append(event)
             else:
                 fed = list(self._feed(event))

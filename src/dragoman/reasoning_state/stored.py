@@ -100,7 +100,7 @@ class TurnKeeper:
         self.reply: Reply | None = None  # once it has ended
 
     def feed(self, events: list[Event]) -> None:
-        if self._builder is None and len(events) == 1 and type(events[0]) is PartDelta:  # most pieces are a delta
+        if self._builder is None and len(events) == 1 and isinstance(events[0], PartDelta):  # most pieces are a delta
             return
         for event in events:
             self._take(event)

@@ -421,11 +421,13 @@ class UpstreamAnswer:
         self._ended = True
         return Piece(b"", self._take(reader, [ReplyFailed(failure=failure)]))
 
-    def tap(self, take: Callable[[Piece], bool]) -> None:
+    def tap(self, take: Callable[[Piece], bool], *, join: bool = False) -> None:
         """From here on `take` is given each piece as it arrives, while `next` waits: no task has to wake up for it. A
-        piece that `take` does not want (False) comes from `next`."""
+        piece that `take` does not want (False) comes from `next`. `join`: deltas that come together are a TextRun."""
         if self._opened is not None and self._demo is None:
             self._tap = take
+            if join and self._reader is not None:
+                self._reader.join()
             self._opened.listen(self._hear)
 
     def stop(self) -> None:

@@ -20,7 +20,17 @@ from dragoman.errors import DecodeError
 from dragoman.fields import OMIT, drop_constant, expected, leftovers, need_object, take_one, take_text_or_none
 from dragoman.framing.sse import DeltaTemplate, SseDecoder, SseFrame, read_frame
 from dragoman.jsontypes import JsonObject, dump_text, load_json, load_object
-from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
+from dragoman.model.events import (
+    Aside,
+    Event,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailed,
+    ReplyStart,
+    TextRun,
+)
 from dragoman.model.fold import merge_extras, unfold
 from dragoman.model.messages import Part, Reasoning, Seal, ToolCall
 from dragoman.model.reply import Finish, Usage
@@ -80,6 +90,8 @@ class StreamDecoder(StreamMarks):
         self._template_owner: _Block | None = None  # the part or choice that the template belongs to
 
     def feed(self, piece: bytes) -> list[Event]:
+        if self.joins and (run := self._read_run(piece)) is not None:  # fast path: anthropic run
+            return [run]
         events: list[Event] = []
         for lines in self._frames.split(piece):
             block = self._template_owner
@@ -88,6 +100,13 @@ class StreamDecoder(StreamMarks):
             elif (frame := read_frame(lines)) is not None:
                 self._read(frame, events, lines)
         return events
+
+    def _read_run(self, piece: bytes) -> TextRun | None:
+        """The deltas of a piece that has nothing else."""
+        block = self._template_owner
+        data = self._frames.look(piece) if block is not None else None
+        found = self._template.read_run(data) if data is not None else None
+        return None if block is None or found is None else TextRun(index=block.index, text=found[0], pieces=found[1])
 
     def close(self) -> list[Event]:
         events: list[Event] = []

@@ -24,6 +24,7 @@ from dragoman.model.events import (
     ReplyFailed,
     ReplyStart,
     Sequencer,
+    TextRun,
 )
 from dragoman.model.messages import Citation, Part, Reasoning, Refusal, Seal, Text, ToolCall
 from dragoman.model.reply import Usage
@@ -60,17 +61,21 @@ class StreamEncoder:
             if self._done:
                 break
             if (
-                type(event) is PartDelta
+                isinstance(event, PartDelta)
                 and event.index == self._open
                 and event.text
                 and not event.citations
                 and event.logprobs is None
             ):  # fast path: anthropic delta, written
                 # Only the text is encoded: the rest of the frame is always the same.
-                self._out.append(b"%b%b}}\n\n" % (self._head, dump_json(event.text)))
+                if type(event) is TextRun:
+                    self._out.append(event.write(self._head, b"}}\n\n"))
+                else:
+                    self._out.append(b"%b%b}}\n\n" % (self._head, dump_json(event.text)))
                 continue
-            for ordered in self._sequencer.feed(event):
-                self._write(ordered)
+            for delta in event.spread() if type(event) is TextRun else (event,):
+                for ordered in self._sequencer.feed(delta):
+                    self._write(ordered)
         out, self._out = b"".join(self._out), []
         return out
 

@@ -41,6 +41,7 @@ DIALECT = Dialect(
     encode_reply=encode_reply,
     stream_decoder=StreamDecoder,
     stream_encoder=StreamEncoder,
+    writes_runs=True,
     decode_failure=decode_failure,
     encode_failure=encode_failure,
     locate_request=locate_request,

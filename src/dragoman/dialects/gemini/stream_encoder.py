@@ -26,6 +26,7 @@ from dragoman.model.events import (
     ReplyFailed,
     ReplyStart,
     Sequencer,
+    TextRun,
 )
 from dragoman.model.fold import merge_extras
 from dragoman.model.messages import Citation, Extras, Part, Reasoning, Refusal, Seal, Text, TokenLogprob, ToolCall
@@ -91,9 +92,10 @@ class StreamEncoder:
                 if (
                     part is not None and part.index == event.index and part.wrote and not _is_rich(event)
                 ):  # fast path: gemini delta, written
-                    self._say(choice, part, event.text)
+                    self._say(choice, part, event.text, event.pieces if type(event) is TextRun else None)
                 else:
-                    self._pass(choice, event)
+                    for delta in event.spread() if type(event) is TextRun else (event,):
+                        self._pass(choice, delta)
             elif isinstance(event, PartStart):
                 self._pass(self._enter(event), event)
             elif isinstance(event, PartEnd):
@@ -161,8 +163,8 @@ class StreamEncoder:
         content: JsonObject = {"parts": parts, "role": "model"}
         self._send({"candidates": [{"content": content, "index": choice.number} | beside], **self._identity})
 
-    def _say(self, choice: _ChoiceEncoder, part: _Open, text: str) -> None:
-        """Send a piece of a live text."""
+    def _say(self, choice: _ChoiceEncoder, part: _Open, text: str, run: list[bytes] | None = None) -> None:
+        """Send a piece of a live text, or several (`run`: see TextRun)."""
         if not text:
             return
         kind = part.kind or Text
@@ -171,7 +173,11 @@ class StreamEncoder:
             tail = choice.tails[kind] = self._make_tail(choice, kind)
         if kind is Text:
             choice.texts[-1].append(text)
-        self._frame(OPEN + dump_json(text) + tail)
+        if run is None:
+            self._frame(OPEN + dump_json(text) + tail)
+        else:
+            for piece in run:
+                self._frame(b'%b"%b"%b' % (OPEN, piece, tail))
 
     def _make_tail(self, choice: _ChoiceEncoder, kind: type[Part]) -> bytes:
         whole: JsonObject = {"candidates": [{"content": {"parts": [], "role": "model"}, "index": choice.number}]}

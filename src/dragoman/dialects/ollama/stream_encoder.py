@@ -25,6 +25,7 @@ from dragoman.model.events import (
     ReplyFailed,
     ReplyStart,
     Sequencer,
+    TextRun,
 )
 from dragoman.model.fold import merge_extras
 from dragoman.model.messages import Extras, Part, Reasoning, Refusal, Text, TokenLogprob, ToolCall
@@ -63,15 +64,18 @@ class StreamEncoder:
             if self._done:
                 break
             if (
-                type(event) is PartDelta and event.index == self._active and event.logprobs is None
+                isinstance(event, PartDelta) and event.index == self._active and event.logprobs is None
             ):  # fast path: ollama delta, written
-                if event.text:
+                if type(event) is TextRun:
+                    out.append(event.write(self._head, self._tail))
+                elif event.text:
                     out.append(self._head + dump_json(event.text) + self._tail)
                 if event.citations:
                     self._note_once((self._at, "citations"), "ollama has no citations")
             elif not self._is_skipped(event):
-                for ordered in self._sequencer.feed(event):
-                    self._write(ordered)
+                for delta in event.spread() if type(event) is TextRun else (event,):
+                    for ordered in self._sequencer.feed(delta):
+                        self._write(ordered)
         joined = b"".join(out)
         out.clear()
         return joined

@@ -6,6 +6,7 @@ begins, so that we can pass it on at once. Later text becomes a new part, in the
 to the end, because their fragments may interleave.
 """
 
+import re
 from itertools import count
 from typing import Any
 
@@ -21,12 +22,13 @@ from dragoman.failure import Failure
 from dragoman.fields import leftovers
 from dragoman.framing.sse import DeltaTemplate, SseDecoder, SseFrame, read_frame, remove_between
 from dragoman.jsontypes import JsonObject, copy_json, kind_of, load_json
-from dragoman.model.events import Aside, Event, PartDelta, ReplyEnd, ReplyFailed, ReplyStart
+from dragoman.model.events import Aside, Event, PartDelta, ReplyEnd, ReplyFailed, ReplyStart, TextRun
 from dragoman.model.messages import Extras
 from dragoman.model.reply import Finish, Usage
 from dragoman.notes import Notes
 from dragoman.wire import WireReply
 
+_PADDING = re.compile(rb',"obfuscation":"[^"\\]*"')
 MOST_CHOICES = 128  # OpenAI's limit for `n`
 # Keys of a chunk that are about the whole reply. `obfuscation` and `p` are padding.
 _KNOWN = frozenset(
@@ -56,6 +58,8 @@ class StreamDecoder(StreamMarks):
         self._padded = False
 
     def feed(self, piece: bytes) -> list[Event]:
+        if self.joins and (run := self._read_run(piece)) is not None:  # fast path: chat run
+            return [run]
         events: list[Event] = []
         for block in self._frames.split(piece):
             if self._padded:
@@ -69,6 +73,15 @@ class StreamDecoder(StreamMarks):
             elif (frame := read_frame(block)) is not None:
                 self._read(frame, events, block)
         return events
+
+    def _read_run(self, piece: bytes) -> TextRun | None:
+        """The deltas of a piece that has nothing else."""
+        turn = self._template_owner
+        data = self._frames.look(piece) if turn is not None else None
+        if turn is None or turn.text is None or data is None:
+            return None
+        found = self._template.read_run(_PADDING.sub(b"", data) if self._padded else data)
+        return None if found is None else TextRun(index=turn.text, text=found[0], pieces=found[1])
 
     def close(self) -> list[Event]:
         events: list[Event] = []

@@ -38,6 +38,7 @@ from dragoman.model.events import (
     ReplyEnd,
     ReplyFailed,
     ReplyStart,
+    TextRun,
 )
 from dragoman.model.messages import (
     Audio,
@@ -77,16 +78,23 @@ class StreamEncoder:
         for event in events:
             if self._done:
                 break
-            if type(event) is PartDelta:
+            if isinstance(event, PartDelta):
                 growing = self._direct.get(event.index)
                 text = event.text
                 if (
                     growing is not None and text and not event.citations and event.logprobs is None
                 ):  # fast path: chat delta, written
                     growing.length += len(text)
-                    self._out.append(b"%b%b%b" % (growing.head, dump_json(text), _TAIL))
+                    if type(event) is TextRun:
+                        self._out.append(event.write(growing.head, _TAIL))
+                    else:
+                        self._out.append(b"%b%b%b" % (growing.head, dump_json(text), _TAIL))
                     continue
-            self._write(event)
+            if type(event) is TextRun:
+                for delta in event.spread():
+                    self._write(delta)
+            else:
+                self._write(event)
         out, self._out = b"".join(self._out), []
         return out
 

@@ -7,6 +7,7 @@ The `done` event of an item has the whole item, and the last event repeats all i
 parts or whole items; we add exactly what is missing from these later events.
 """
 
+import re
 from typing import Any
 
 from dragoman.dialects._streams import CUT, StreamMarks
@@ -26,7 +27,17 @@ from dragoman.dialects.openai_responses.words import CALLS, NAME
 from dragoman.fields import SILENT, decode_each, expected, need_object
 from dragoman.framing.sse import DeltaTemplate, SseDecoder, SseFrame, read_frame, remove_between
 from dragoman.jsontypes import JsonObject, copy_json, load_object
-from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
+from dragoman.model.events import (
+    Aside,
+    Event,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailed,
+    ReplyStart,
+    TextRun,
+)
 from dragoman.model.fold import unfold, unfold_part
 from dragoman.model.messages import Extras, Opaque, Part, Reasoning, Refusal, Text, ToolCall
 from dragoman.notes import ROOT, Notes
@@ -90,6 +101,8 @@ class StreamDecoder(StreamMarks):
         self._template_owner: _Item | None = None  # the part or choice that the template belongs to
 
     def feed(self, piece: bytes) -> list[Event]:
+        if self.joins and (run := self._read_run(piece)) is not None:  # fast path: responses run
+            return [run]
         events: list[Event] = []
         for block in self._frames.split(piece):
             item = self._template_owner
@@ -103,6 +116,16 @@ class StreamDecoder(StreamMarks):
                 self._template_owner = None
                 self._read(frame, events, block)
         return events
+
+    def _read_run(self, piece: bytes) -> TextRun | None:
+        """The deltas of a piece that has nothing else."""
+        item = self._template_owner
+        data = self._frames.look(piece) if item is not None else None
+        found = self._template.read_run(_COUNTERS.sub(b"", data)) if data is not None else None
+        if item is None or found is None:
+            return None
+        item.pieces.append(found[0])
+        return TextRun(index=item.slot, text=found[0], pieces=found[1])
 
     def close(self) -> list[Event]:
         events: list[Event] = []
@@ -488,6 +511,9 @@ _PLACED = {  # events -> what tells their place
 
 def _is_placed(kind: object, body: JsonObject) -> bool:
     return all(body.get(key) is not None for key in _PLACED.get(str(kind), ()))
+
+
+_COUNTERS = re.compile(rb'"sequence_number":[0-9]+,|,"obfuscation":"[^"\\]*"')  # what `_bare` removes
 
 
 def _bare(block: bytes) -> bytes:

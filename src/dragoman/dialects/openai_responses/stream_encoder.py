@@ -46,6 +46,7 @@ from dragoman.model.events import (
     ReplyFailed,
     ReplyStart,
     Sequencer,
+    TextRun,
 )
 from dragoman.model.fold import merge_extras
 from dragoman.model.messages import (
@@ -120,11 +121,12 @@ class StreamEncoder:
         for event in events:
             if self._done:
                 break
-            if type(event) is PartDelta and event.index == self._live:  # fast path: responses delta, written
+            if isinstance(event, PartDelta) and event.index == self._live:  # fast path: responses delta, written
                 self._delta(event)  # only one part is open, so no ordering is needed
                 continue
-            for ordered in self._sequencer.feed(event):
-                self._write(ordered)
+            for delta in event.spread() if type(event) is TextRun else (event,):
+                for ordered in self._sequencer.feed(delta):
+                    self._write(ordered)
         out, self._out = b"".join(self._out), []
         return out
 
@@ -403,14 +405,20 @@ class StreamEncoder:
         if event.logprobs is not None:
             self._write_logprobs(growing, event.text, event.logprobs)
         elif event.text:
-            self._write_text(growing, event.text)
+            self._write_text(growing, event.text, event.pieces if type(event) is TextRun else None)
 
-    def _write_text(self, growing: _Growing, text: str) -> None:
+    def _write_text(self, growing: _Growing, text: str, run: list[bytes] | None = None) -> None:
+        """`run`: the pieces of the text (see TextRun)."""
         growing.pieces.append(text)
         if not growing.head and self._item is not None:
             self._begin_thought(self._item, growing, "summary")
-        self._out.append(b'%b%d,"delta":%b}\n\n' % (growing.head, self._number, dump_json(text)))
-        self._number += 1
+        if run is None:
+            self._out.append(b'%b%d,"delta":%b}\n\n' % (growing.head, self._number, dump_json(text)))
+            self._number += 1
+            return
+        numbered = enumerate(run, self._number)
+        self._out += [b'%b%d,"delta":"%b"}\n\n' % (growing.head, number, piece) for number, piece in numbered]
+        self._number += len(run)
 
     def _write_logprobs(self, growing: _Growing, text: str, tokens: tuple[TokenLogprob, ...]) -> None:
         growing.logprobs = [*(growing.logprobs or ()), *tokens]

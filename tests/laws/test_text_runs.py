@@ -1,0 +1,169 @@
+"""Deltas that come together may be read as one run (TextRun). What is written of a run is what its deltas say one by
+one, to the byte: on recorded streams in pieces of any size, and on texts that a run must not take."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from dragoman.dialects import find_dialect
+from dragoman.framing.sse import DeltaTemplate
+from dragoman.jsontypes import dump_json, load_json
+from dragoman.model.events import Event, PartDelta, TextRun
+from dragoman.notes import Notes
+from dragoman.passes.emulate import Undo
+from dragoman.way_back import StreamReader, WayBack
+from tests.laws.snapshot.ways import DIALECTS, talks
+from tests.recorded import needs_corpus
+
+ALL = bool(os.environ.get("DRAGOMAN_ALL"))  # every recording to every dialect, in pieces of several sizes
+FRAME = {
+    "openai_chat": b'data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m",'
+    b'"choices":[{"index":0,"delta":{"content":%b},"logprobs":null,"finish_reason":null}]}\n\n',
+    "anthropic": b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,'
+    b'"delta":{"type":"text_delta","text":%b}}\n\n',
+}
+FRAME["openai_responses"] = (
+    b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","item_id":"msg_1","output_index":0,'
+    b'"content_index":0,"sequence_number":7,"delta":%b,"obfuscation":"a"}\n\n'
+)
+START = {
+    "openai_responses": b'event: response.created\ndata: {"type":"response.created","sequence_number":0,"response":'
+    b'{"id":"resp_1","object":"response","created_at":1,"status":"in_progress","model":"m","output":[]}}\n\n'
+    b'event: response.output_item.added\ndata: {"type":"response.output_item.added","output_index":0,'
+    b'"sequence_number":1,"item":{"id":"msg_1","type":"message","role":"assistant","status":"in_progress",'
+    b'"content":[]}}\n\nevent: response.content_part.added\ndata: {"type":"response.content_part.added",'
+    b'"item_id":"msg_1","output_index":0,"content_index":0,"sequence_number":2,'
+    b'"part":{"type":"output_text","text":"","annotations":[]}}\n\n',
+    "openai_chat": b'data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m",'
+    b'"choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}\n\n',
+    "anthropic": b'event: message_start\ndata: {"type":"message_start","message":{"id":"r","type":"message",'
+    b'"role":"assistant","model":"m","content":[],"usage":{"input_tokens":1,"output_tokens":1}}}\n\n'
+    b'event: content_block_start\ndata: {"type":"content_block_start","index":0,'
+    b'"content_block":{"type":"text","text":""}}\n\n',
+}
+WRITERS = [name for name in DIALECTS if find_dialect(name).writes_runs]
+
+
+def pieces_of(data: bytes, size: int) -> Iterator[bytes]:
+    """So many frames in each piece."""
+    frames = data.split(b"\n\n")
+    for at in range(0, len(frames), size):
+        last = at + size >= len(frames)
+        yield b"\n\n".join(frames[at : at + size]) + (b"" if last else b"\n\n")
+
+
+def write(source: str, to: str, pieces: list[bytes], *, join: bool) -> tuple[bytes, list[Event], int]:
+    """The bytes, the events with every run taken apart, and how many runs there were."""
+    notes = Notes()
+    reader = StreamReader(find_dialect(source), notes, WayBack(notes=notes, undo=Undo()))
+    encoder = find_dialect(to).stream_encoder(Notes(), None)
+    if join:
+        reader.join()
+    out, events, runs = [], list[Event](), 0
+    for read in [*[reader.feed(piece) for piece in pieces], reader.close()]:
+        out.append(encoder.feed(read))
+        for event in read:
+            runs += type(event) is TextRun
+            events += event.spread() if type(event) is TextRun else [event]
+    return b"".join(out) + encoder.close(), events, runs
+
+
+@needs_corpus
+@pytest.mark.parametrize("source", sorted(FRAME))
+def test_recorded_streams_are_written_alike_with_and_without_runs(source: str) -> None:
+    found = 0
+    for number, case in enumerate(talks(source)):
+        data = case.stream()
+        if data is None or case.failed:
+            continue
+        data = data.replace(b"\r\n", b"\n")
+        for to in WRITERS if ALL else (WRITERS[number % len(WRITERS)],):
+            for size in (1, 2, 5, 40) if ALL else (2 + number % 5,):
+                pieces = list(pieces_of(data, size))
+                joined, apart = (write(source, to, pieces, join=join) for join in (True, False))
+                assert joined[:2] == apart[:2], case
+                found += joined[2]
+    assert found > 20
+
+
+ODD = (
+    *('""', '"a\\nb"', '"\\u0041"', '"\\/"', '"\\\\"', '"say \\"hi\\""', '"\\ud83d\\ude00"', '"\\ud83d"', '"\x7f"'),
+    *('"\\t\\r\\b\\f"', '"é"', '"ünï 世界 😀"', '" "', '"a", "x": "b"', "null", "1", '["a"]', '"\u2028"', '"\x01"'),
+)
+
+
+def run_or_error(source: str, to: str, pieces: list[bytes], *, join: bool) -> object:
+    try:
+        return write(source, to, pieces, join=join)[:2]
+    except Exception as error:
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize("to", WRITERS)
+@pytest.mark.parametrize("source", sorted(FRAME))
+def test_odd_texts_between_plain_ones_are_written_alike(source: str, to: str) -> None:
+    plain = FRAME[source] % b'"word "'
+    raws = [text.encode() for text in ODD] + [b'"\xff"', b'"\xc3"']
+    pieces = [[plain, FRAME[source] % odd + plain, plain * 2] for odd in raws]
+    pieces.append([plain, FRAME[source] % b'"\xc3"' + FRAME[source] % b'"\xa9"', plain])  # a letter in two halves
+    pieces += [[plain, plain[:40], plain[40:] + plain], [plain + b": a comment\n\n", plain * 3]]
+    pieces += [[plain, plain.replace(b"\n", b"\r\n") * 2, plain], [plain, plain[:-1], b"\n" + plain]]
+    pieces += [[plain, plain[:-2] + b"\r\n\r", b"\n" + plain], [plain, plain[:-2] + b"\r\r", plain * 2]]
+    for odd in pieces:
+        whole = [START[source], plain, *odd]
+        assert run_or_error(source, to, whole, join=True) == run_or_error(source, to, whole, join=False), odd
+
+
+@pytest.mark.parametrize("source", sorted(FRAME))
+def test_deltas_that_come_together_are_a_run(source: str) -> None:
+    plain, other = FRAME[source] % b'"word "', FRAME[source] % '"ünï\\n"'.encode()
+    _, events, runs = write(source, "anthropic", [START[source], plain, plain * 2, other * 3], join=True)
+    texts = [event.text for event in events if type(event) is PartDelta]
+    assert runs >= 1
+    assert texts == [*["word "] * 3, *["ünï\n"] * 3]
+
+
+@pytest.mark.parametrize("to", WRITERS)
+def test_a_run_that_opens_its_text_or_waits_for_another_part_is_taken_apart(to: str) -> None:
+    """Chat's first words may come as a run; Anthropic's blocks follow one another."""
+    from dragoman.model.events import PartEnd, PartStart, ReplyStart
+    from dragoman.model.messages import Text
+
+    run = TextRun(index=1, text="ab", pieces=[b"a", b"b"])
+    start: list[Event] = [ReplyStart(id="r", model="m", created=1), PartStart(index=0, part=Text(text=""))]
+    rest: list[Event] = [PartEnd(index=0), PartEnd(index=1)]
+    joined: list[Event] = [*start, PartStart(index=1, part=Text(text="")), run, *rest]
+    apart: list[Event] = [*start, PartStart(index=1, part=Text(text="")), *run.spread(), *rest]
+    one, other = (find_dialect(to).stream_encoder(Notes(), None).feed(events) for events in (joined, apart))
+    assert one == other
+
+
+def test_readers_that_look_for_words_join_nothing() -> None:
+    notes = Notes()
+    way_back = WayBack(notes=notes, think_tags=("think",))
+    reader = StreamReader(find_dialect("openai_chat"), notes, way_back)
+    reader.join()
+    plain = FRAME["openai_chat"] % b'"word "'
+    events = [event for piece in (START["openai_chat"], plain * 2, plain * 3) for event in reader.feed(piece)]
+    assert not any(type(event) is TextRun for event in events)
+
+
+def test_the_pieces_of_a_run_are_spelled_as_we_spell_them() -> None:
+    """Every letter, alone in its frame."""
+    template = DeltaTemplate()
+    assert template.learn(b'data: {"text":"x"}', b'"text"', "x")
+    letters = [chr(code) for code in [*range(0x3000), 0xFEFF, 0xFFFD, 0x1F600]]
+    for letter in letters:
+        for spelled in {dump_json(letter), b'"%b"' % letter.encode(), b'"\\u%04x"' % min(ord(letter), 0xFFFF)}:
+            found = template.read_run(b'data: {"text":%b}\n\n' % spelled)
+            if found is not None:
+                text, pieces = found
+                assert text == load_json(spelled)
+                assert [dump_json(text)] == [b'"%b"' % piece for piece in pieces]
+
+
+def test_a_long_text_that_is_no_run_is_refused_without_trying_every_way_to_read_it() -> None:
+    template = DeltaTemplate()
+    assert template.learn(b'data: {"text":"x"}', b'"text"', "x")
+    assert template.read_run(b'data: {"text":"%b\\u0001"}\n\n' % (b"a\\n" * 20_000)) is None
