@@ -6,15 +6,18 @@ import pytest
 
 from dragoman.accounts.budgets import SqliteBudgets
 from dragoman.accounts.ledger import SqliteLedger
+from dragoman.gateway.stores.responses import SqliteResponseStore
+
+SqliteStore = SqliteBudgets | SqliteLedger | SqliteResponseStore
 
 
 @pytest.fixture(autouse=True)
 def close_stores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    opened: list[SqliteBudgets | SqliteLedger] = []
-    for kind in (SqliteBudgets, SqliteLedger):
+    opened: list[SqliteStore] = []
+    for kind in (SqliteBudgets, SqliteLedger, SqliteResponseStore):
         make = kind.__init__
 
-        def remember(self: SqliteBudgets | SqliteLedger, *args: object, made: object = make, **options: object) -> None:
+        def remember(self: SqliteStore, *args: object, made: object = make, **options: object) -> None:
             made(self, *args, **options)  # type: ignore[operator]
             opened.append(self)
 
