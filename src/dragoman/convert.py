@@ -183,6 +183,8 @@ class StreamConverter:
         if self._carrier is not None:
             self._carrier.stage(self.notes)
         self._encoder = self.to.stream_encoder(self.notes, request)
+        if self.to.writes_runs:
+            self._reader.join()
 
     @property
     def failure(self) -> Failure | None:

@@ -127,6 +127,18 @@ def remove_between(block: bytes, start: bytes, end: bytes) -> bytes:
     return block[:start_at] + block[end_at + len(end) :] if end_at >= 0 else block
 
 
+def remove_each(frames: bytes, start: bytes, end: bytes) -> bytes | None:
+    """The same for many frames; None if what would be removed is not a word or a number."""
+    kept, *others = frames.split(start)
+    pieces = [kept]
+    for other in others:
+        value, _, rest = other.partition(end)
+        if value and not value.isalnum():
+            return None
+        pieces.append(rest)
+    return b"".join(pieces)
+
+
 class DeltaTemplate:
     """Reads stream frames that differ in their text only, without parsing the rest of each frame.
 

@@ -6,7 +6,6 @@ begins, so that we can pass it on at once. Later text becomes a new part, in the
 to the end, because their fragments may interleave.
 """
 
-import re
 from itertools import count
 from typing import Any
 
@@ -20,7 +19,7 @@ from dragoman.dialects.openai_chat.words import NAME
 from dragoman.errors import DecodeError
 from dragoman.failure import Failure
 from dragoman.fields import leftovers
-from dragoman.framing.sse import DeltaTemplate, SseDecoder, SseFrame, read_frame, remove_between
+from dragoman.framing.sse import DeltaTemplate, SseDecoder, SseFrame, read_frame, remove_between, remove_each
 from dragoman.jsontypes import JsonObject, copy_json, kind_of, load_json
 from dragoman.model.events import Aside, Event, PartDelta, ReplyEnd, ReplyFailed, ReplyStart, TextRun
 from dragoman.model.messages import Extras
@@ -28,7 +27,6 @@ from dragoman.model.reply import Finish, Usage
 from dragoman.notes import Notes
 from dragoman.wire import WireReply
 
-_PADDING = re.compile(rb',"obfuscation":"[^"\\]*"')
 MOST_CHOICES = 128  # OpenAI's limit for `n`
 # Keys of a chunk that are about the whole reply. `obfuscation` and `p` are padding.
 _KNOWN = frozenset(
@@ -78,9 +76,11 @@ class StreamDecoder(StreamMarks):
         """The deltas of a piece that has nothing else."""
         turn = self._template_owner
         data = self._frames.look(piece) if turn is not None else None
+        if data is not None and self._padded:
+            data = remove_each(data, b',"obfuscation":"', b'"')
         if turn is None or turn.text is None or data is None:
             return None
-        found = self._template.read_run(_PADDING.sub(b"", data) if self._padded else data)
+        found = self._template.read_run(data)
         return None if found is None else TextRun(index=turn.text, text=found[0], pieces=found[1])
 
     def close(self) -> list[Event]:

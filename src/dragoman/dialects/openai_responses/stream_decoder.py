@@ -7,7 +7,6 @@ The `done` event of an item has the whole item, and the last event repeats all i
 parts or whole items; we add exactly what is missing from these later events.
 """
 
-import re
 from typing import Any
 
 from dragoman.dialects._streams import CUT, StreamMarks
@@ -25,7 +24,7 @@ from dragoman.dialects.openai_responses.stream_encoder import StreamEncoder
 from dragoman.dialects.openai_responses.tools import SPACE, flatten_name
 from dragoman.dialects.openai_responses.words import CALLS, NAME
 from dragoman.fields import SILENT, decode_each, expected, need_object
-from dragoman.framing.sse import DeltaTemplate, SseDecoder, SseFrame, read_frame, remove_between
+from dragoman.framing.sse import DeltaTemplate, SseDecoder, SseFrame, read_frame, remove_between, remove_each
 from dragoman.jsontypes import JsonObject, copy_json, load_object
 from dragoman.model.events import (
     Aside,
@@ -121,7 +120,9 @@ class StreamDecoder(StreamMarks):
         """The deltas of a piece that has nothing else."""
         item = self._template_owner
         data = self._frames.look(piece) if item is not None else None
-        found = self._template.read_run(_COUNTERS.sub(b"", data)) if data is not None else None
+        data = remove_each(data, b'"sequence_number":', b",") if data is not None else None
+        data = remove_each(data, b',"obfuscation":"', b'"') if data is not None else None
+        found = self._template.read_run(data) if data is not None else None
         if item is None or found is None:
             return None
         item.pieces.append(found[0])
@@ -511,9 +512,6 @@ _PLACED = {  # events -> what tells their place
 
 def _is_placed(kind: object, body: JsonObject) -> bool:
     return all(body.get(key) is not None for key in _PLACED.get(str(kind), ()))
-
-
-_COUNTERS = re.compile(rb'"sequence_number":[0-9]+,|,"obfuscation":"[^"\\]*"')  # what `_bare` removes
 
 
 def _bare(block: bytes) -> bytes:
