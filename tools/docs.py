@@ -28,12 +28,12 @@ def steady_pages() -> dict[Path, str]:
     """What the code says the pages are that depend on nothing else."""
     pages = {DOCS / "dialects" / f"{name}.md": dialect_page(name) for name in DIALECTS}
     sys.path.insert(0, str(ROOT))
-    from tests.cases import provider_rules
+    from tests.cases import provider_rules, strangers
     from tests.gateway.fault_table import PAGE, faults_page
     from tools import reference
     from tools.console_types import console_types
 
-    rules = {provider_rules.PAGE: provider_rules.page()}
+    rules = {provider_rules.PAGE: provider_rules.page(), strangers.PAGE: strangers.page()}
     rows = measure_pairs()
     console = ROOT / "src" / "dragoman" / "console"
     tables = {console / "tables.json": console_tables(rows), console / "types.js": console_types()}
