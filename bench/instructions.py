@@ -9,9 +9,13 @@ comes in pieces of so many events, each in its own turn of the loop. What the ke
 
 import argparse
 import asyncio
+import atexit
+import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from statistics import median
@@ -140,8 +144,8 @@ def open_ours(loop: asyncio.AbstractEventLoop) -> Near:
     from dragoman.upstream import transport
     from dragoman.upstream.http.connection import HttpConnection
 
-    folder = Path(f"/dev/shm/dragoman-instructions-{time.time_ns()}")  # noqa: S108
-    folder.mkdir()
+    folder = Path(tempfile.mkdtemp(prefix="dragoman-instructions-"))
+    atexit.register(shutil.rmtree, folder)
     config = folder / "dragoman.toml"
     config.write_text(servers.make_config(9))
     config.chmod(0o600)
@@ -201,8 +205,6 @@ def count(case: Case, side: str, pieces: int) -> float:
 
 
 def servers_env() -> dict[str, str]:
-    import os
-
     return {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": str(servers.ROOT / "src"), "DRAGOMAN_NO_PROBE": "1"}
 
 
