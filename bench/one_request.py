@@ -11,6 +11,7 @@ not in it, which makes about half of raw's cost with sockets.
 import argparse
 import asyncio
 import cProfile
+import gc
 import os
 import pstats
 import subprocess
@@ -155,6 +156,8 @@ async def drive(connection: Any, request: servers.Request, count: int, *, stream
 
 async def main(args: argparse.Namespace, folder: Path) -> None:
     make_answerer()
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 10)  # as in process/run.py
     (case,) = [case for case in make_cases() if case.name.startswith(args.case) and "again" not in case.name]
     request = case.request(f"authorization: Bearer {SECRET}\r\n" if args.kind != "off" else "")
     ours = open_ours(folder, args.kind)

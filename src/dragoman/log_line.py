@@ -21,13 +21,17 @@ class LogLine(Struct, frozen=True, gc=False):
         return {name: value for name, value in self.fields.items() if value}
 
     def __str__(self) -> str:
-        words = [self.event]
-        for name, value in self.fields.items():
-            if value:
-                kind = type(value)
-                plainly = kind is int or (kind is str and value.isalnum() and len(value) <= LONGEST_FIELD)  # type: ignore[attr-defined, arg-type]
-                words.append(f"{name}={value}" if plainly else f"{name}={quoted(value)}")
-        return " ".join(words)
+        return write_line(self.event, self.fields)
+
+
+def write_line(event: str, fields: Mapping[str, object]) -> str:
+    words = [event]
+    for name, value in fields.items():
+        if value:
+            kind = type(value)
+            plainly = kind is int or (kind is str and value.isalnum() and len(value) <= LONGEST_FIELD)  # type: ignore[attr-defined, arg-type]
+            words.append(f"{name}={value}" if plainly else f"{name}={quoted(value)}")
+    return " ".join(words)
 
 
 def own_error(event: str, request_id: str, error: Exception) -> LogLine:

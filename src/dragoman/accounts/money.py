@@ -59,6 +59,7 @@ def read_budget(text: str) -> Budget:
     return Budget(micros=micros, currency=read_currency(found[2]), period=cast(Period, found[3]))
 
 
+@lru_cache(1024)
 def write_amount(micros: int) -> str:
     """In units, without zeros at the end: 1500000 is 1.5."""
     whole, rest = divmod(abs(micros), MICROS)

@@ -1,9 +1,9 @@
 """Scope: one request from its first byte to its last. At the end it gives everything back once and reports."""
 
 import logging
-from typing import TypeVar, cast
+from typing import ClassVar, TypeVar, cast
 
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from dragoman.accounts.prices import Cost
@@ -15,6 +15,8 @@ from dragoman.gateway.access.charge import Charge, end_charge, find_cost, find_u
 from dragoman.gateway.http import HttpRequest
 from dragoman.gateway.routes.responses import Resolved
 from dragoman.gateway.state import Gateway, Generation
+from dragoman.gateway.telemetry.traffic import make_row as make_traffic_row
+from dragoman.gateway.telemetry.traffic_store import TrafficRow
 from dragoman.gateway.telemetry.xray import MAX_BYTES, Xray, keep, keep_try, say_length, show
 from dragoman.gateway.telemetry.xray_frames import to_ms
 from dragoman.jsontypes import JsonObject, dump_json
@@ -243,21 +245,22 @@ class Scope:
             self._keep()
 
     def _report(self) -> None:
-        gateway, notes, seconds = self.gateway, self.fold_notes(), self.gateway.clock() - self.started
-        upstream = self.attempts[-1].upstream if self.attempts else ""
-        cost = self.cost if self.answer is not None else None
-        self._count(notes, seconds, upstream, cost)
-        gateway.traffic.put(self, notes, seconds)
+        gateway, seconds = self.gateway, self.gateway.clock() - self.started
+        notes = self.fold_notes() if self.count_notes() else []
+        row = make_traffic_row(self, notes, seconds)
+        self._count(notes, seconds, row.upstream)
+        gateway.traffic.put(row)
         if not log.isEnabledFor(logging.INFO):
             return
-        gateway.log.say(log, "request", self._say(notes, seconds, upstream, cost))
+        gateway.log.say(log, self._make_line(row, notes))
         if notes and log.isEnabledFor(logging.DEBUG):
             for note in self.notes[:MOST_PLACES]:  # the others do not say where
                 log.debug(LogLine("note", {"id": self.http.id, "rank": note.rank, **to_builtins(note)}))
 
-    def _count(self, notes: list[FoldedNote], seconds: float, upstream: str, cost: Cost | None) -> None:
+    def _count(self, notes: list[FoldedNote], seconds: float, upstream: str) -> None:
         """For /metrics."""
         metrics, holder = self.gateway.metrics, self.http.holder
+        cost = self.cost if self.answer is not None else None
         if self.status:
             metrics.request(self.door, upstream, self.status, seconds)
         else:
@@ -276,31 +279,15 @@ class Scope:
         if notes:
             metrics.note_kinds(notes)
 
-    def _say(self, notes: list[FoldedNote], seconds: float, upstream: str, cost: Cost | None) -> dict[str, object]:
-        """The fields of the request's line in the log. Those that say nothing are not written."""
-        holder, usage, first, attempts = self.http.holder, self.usage or NO_USAGE, self.first_s, self.attempts
-        fields: dict[str, object] = {
-            "id": self.http.id,
-            "door": self.door,
-            "status": self.status or "left",
-            "model": self.model,
-            "upstream": upstream,
-            "key": (holder.name if holder is not None else "") or self.http.key_id,
-            "team": holder.team if holder is not None else None,
-            "input": _sum(usage.input, usage.cache_read, usage.cache_write),
-            "output": _sum(usage.output, usage.reasoning),
-            "cost": self.cost_text if cost is not None else None,
-            "first_ms": None if first is None else round(first * 1000),
-            "ms": round(seconds * 1000),
-            "waited_ms": round(sum([attempt.waited_s for attempt in attempts]) * 1000),
-        }
-        if len(attempts) > 1:
-            fields["attempts"] = len(attempts)
-        if self.failure is not None:
-            fields["failure"] = self.failure.code or self.failure.kind
+    def _make_line(self, row: TrafficRow, notes: list[FoldedNote]) -> "RequestLine":
+        """The request's line in the log."""
+        holder, waited = self.http.holder, 0.0
+        for attempt in self.attempts:
+            waited += attempt.waited_s
+        more: dict[str, object] = {}
         if notes:
-            fields |= {"notes": self.count_notes(), "lost": say_lost(notes), "mended": self._say_mended()}
-        return fields
+            more = {"notes": self.count_notes(), "lost": say_lost(notes), "mended": self._say_mended()}
+        return RequestLine(row, holder.team if holder is not None else "", waited, more)
 
     def _say_mended(self) -> str:
         """What was removed from a conversation or repaired in it (mission E4). Other notes only count."""
@@ -341,6 +328,41 @@ class Scope:
         )
 
 
+class RequestLine(Struct, frozen=True):
+    """The line of a request in the log, in few words until it is written. Fields that say nothing are not written."""
+
+    row: TrafficRow
+    team: str
+    waited_s: float
+    more: dict[str, object]
+
+    event: ClassVar[str] = "request"
+
+    @property
+    def fields(self) -> dict[str, object]:
+        row = self.row
+        fields: dict[str, object] = {
+            "id": row.id,
+            "door": row.door,
+            "status": row.status or "left",
+            "model": row.asked,
+            "upstream": row.upstream,
+            "key": row.key,
+            "team": self.team,
+            "input": row.input,
+            "output": row.output,
+            "cost": row.cost,
+            "first_ms": row.first_ms,
+            "ms": row.ms,
+            "waited_ms": round(self.waited_s * 1000),
+        }
+        if row.tries > 1:
+            fields["attempts"] = row.tries
+        if row.failure:
+            fields["failure"] = row.failure
+        return fields | self.more
+
+
 def say_lost(notes: list[FoldedNote]) -> str:
     """For the log: the other notes that a reader of the answer may miss, folded."""
     lost = [row for row in notes if row.rank == "lost" and not row.first.canonical.startswith("/messages/")]
@@ -362,8 +384,3 @@ def read_refuse(http: HttpRequest) -> frozenset[Refusable]:
 
 def _nanoseconds(seconds: float) -> int:
     return max(int(seconds * 1e9), 1)  # clients divide by it
-
-
-def _sum(*counts: int | None) -> int:
-    """0 says nothing in the log."""
-    return sum([count for count in counts if count])

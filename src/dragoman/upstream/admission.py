@@ -243,22 +243,22 @@ class ProcessLimits:
 class FairQueue(Generic[T]):
     """A bounded queue: first come, first served for one client, and turn by turn between clients."""
 
-    __slots__ = ("_by_client", "_size", "limit")
+    __slots__ = ("_by_client", "limit", "size")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._by_client: OrderedDict[str, deque[T]] = OrderedDict()  # the first client is next
-        self._size = 0
+        self.size = 0
 
     def __len__(self) -> int:
-        return self._size
+        return self.size
 
     def push(self, client: str, item: T) -> bool:
         """False when the queue is full."""
-        if self._size >= self.limit:
+        if self.size >= self.limit:
             return False
         self._by_client.setdefault(client, deque()).append(item)
-        self._size += 1
+        self.size += 1
         return True
 
     def peek(self) -> T | None:
@@ -270,7 +270,7 @@ class FairQueue(Generic[T]):
         """The next item. Its client then waits for its next turn."""
         client, items = self._by_client.popitem(last=False)
         item = items.popleft()
-        self._size -= 1
+        self.size -= 1
         if items:
             self._by_client[client] = items
         return item
@@ -280,7 +280,7 @@ class FairQueue(Generic[T]):
         if items is None or item not in items:
             return False
         items.remove(item)
-        self._size -= 1
+        self.size -= 1
         if not items:
             del self._by_client[client]
         return True
@@ -326,7 +326,7 @@ class Admission:
 
     def enter_now(self, ticket: Ticket, now: float) -> bool:
         """Enters if no request waits and every limit has room."""
-        if len(self.queue):
+        if self.queue.size:
             return False
         if self._alone:
             return self._enter(ticket, now)
@@ -459,7 +459,7 @@ class AdmissionWaiter:
 
     def leave(self, ticket: Ticket, *, sent: bool, tokens: int | None = None) -> None:
         self.admission.leave(ticket, sent=sent, tokens=tokens)
-        if len(self.admission.queue):
+        if self.admission.queue.size:
             self._wake()
 
     def _wake(self) -> None:

@@ -176,12 +176,14 @@ class UpstreamAnswer:
         if job.keep_wire:
             attempt.body = self.call.body
             attempt.times = self._times = WireTimes(began=self._clock(), dialect=self.call.dialect.name)
+        began, waiter = self._clock(), self._state.admission_waiter
         self._state.budget.in_flight += 1
-        self._state.breaker(self._key, self.target.model).begin(self._clock())
-        began, traced = self._clock(), job.trace(attempt) if job.trace is not None else None
+        self._state.breaker(self._key, self.target.model).begin(began)
+        traced = job.trace(attempt) if job.trace is not None else None
         try:
             ticket = Ticket(job.client, job.tokens)
-            attempt.waited_s = await self._state.admission_waiter.enter(ticket, job.deadline - self._clock())
+            if not waiter.enter_now(ticket, began):
+                attempt.waited_s = await waiter.enter(ticket, job.deadline - self._clock())
             self._ticket = ticket
             if self._state.spec.kind == DEMO and self.call.request is not None:
                 from dragoman.demo.model import demo_events  # most gateways have no demo model

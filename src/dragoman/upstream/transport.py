@@ -90,6 +90,14 @@ class Opened:
     async def read(self, limit: int | None = None, until: float = inf) -> bytes:
         """The whole body. An UpstreamError when it is larger than `limit` or not there by `until`."""
         limit = self._caps.reply_bytes if limit is None else limit
+        connection = self._connection
+        if connection is not None and connection.ended:  # all of it came with the head
+            piece = self.take()
+            if self._size > limit:
+                raise UpstreamError(too_large("response", limit))
+            if time.monotonic() > until:
+                raise UpstreamError(too_late())
+            return piece
         pieces: list[bytes] = []
         while piece := await self.next():
             pieces.append(piece)

@@ -315,8 +315,9 @@ def count_images(scope: "Scope") -> int:
 def make_row(scope: "Scope", charge: Charge, usage: Usage | None, cost: Cost | None, *, estimated: bool) -> LedgerRow:
     http, holder, answer, used = scope.http, charge.holder, scope.answer, usage or Usage()
     ranks = {"harmless": 0, "changed": 0, "lost": 0}
-    for row in scope.fold_notes():
-        ranks[row.rank] += row.places
+    if scope.count_notes():
+        for row in scope.fold_notes():
+            ranks[row.rank] += row.places
     elapsed = scope.gateway.clock() - scope.started
     last = scope.attempts[-1] if scope.attempts else None
     return LedgerRow(

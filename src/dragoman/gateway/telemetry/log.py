@@ -11,15 +11,16 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from queue import SimpleQueue
+from typing import Protocol
 
 from msgspec import Struct
 
 from dragoman.gateway.telemetry.xray import hide_secrets
 from dragoman.jsontypes import dump_json
-from dragoman.log_line import LogLine, plain
+from dragoman.log_line import LogLine, plain, write_line
 
 ROOT = "dragoman"
 FLUSH_S = 0.05
@@ -28,13 +29,22 @@ FLUSH_AT_END_S = 1.0
 INFO, WARNING = logging.INFO, logging.WARNING
 
 
+class AnyLine(Protocol):
+    """A LogLine, or what becomes one when it is written."""
+
+    @property
+    def event(self) -> str: ...
+    @property
+    def fields(self) -> Mapping[str, object]: ...
+
+
 class Entry(Struct, gc=False):
     """One line that is not written yet."""
 
     at: float
     level: int
     logger: str
-    line: LogLine
+    line: AnyLine
 
 
 class Sink(logging.Handler):
@@ -62,7 +72,7 @@ class Sink(logging.Handler):
         line = record.msg if isinstance(record.msg, LogLine) else foreign_line(record)
         self.put(record.levelno, record.name, line)
 
-    def put(self, level: int, logger: str, line: LogLine) -> None:
+    def put(self, level: int, logger: str, line: AnyLine) -> None:
         if len(self._lines) + self._handed - self._written >= MOST_LINES:
             self._full += 1
             return
@@ -122,7 +132,7 @@ def write_human(entry: Entry) -> str:
     at = _clock_time(int(entry.at))
     level = "" if entry.level == INFO else f"{logging.getLevelName(entry.level)} "
     name = "" if entry.level == INFO else f"{entry.logger.removeprefix('dragoman.')} "
-    return f"{at} {level}{name}{entry.line}\n"
+    return f"{at} {level}{name}{write_line(entry.line.event, entry.line.fields)}\n"
 
 
 @lru_cache(maxsize=2)
@@ -167,9 +177,9 @@ class Log:
         if self.sink is not None:
             self.sink.flush()
 
-    def say(self, logger: logging.Logger, event: str, fields: dict[str, object]) -> None:
+    def say(self, logger: logging.Logger, line: AnyLine) -> None:
         """Logs the line of a request, if the level is on. Cheaper than `logger.info`, which looks up the caller."""
         if self.sink is not None:
-            self.sink.put(INFO, logger.name, LogLine(event, fields))
+            self.sink.put(INFO, logger.name, line)
         else:
-            logger.info(LogLine(event, fields))
+            logger.info(LogLine(line.event, line.fields))

@@ -71,15 +71,18 @@ class Metrics:
     def request(self, door: str, upstream: str, status: int, seconds: float) -> None:
         key = (door, upstream, status)
         self.requests[key] = self.requests.get(key, 0) + 1
-        self._histogram(self.seconds, door).add(seconds)
+        found = self.seconds.get(door) or self._histogram(self.seconds, door)
+        found.counts[bisect_left(BOUNDS, seconds)] += 1
+        found.total += seconds
 
     def first_byte(self, door: str, seconds: float) -> None:
         self._histogram(self.first, door).add(seconds)
 
     def attempt(self, upstream: str, ended: str) -> None:
-        if (upstream, ended) not in self.attempts and len(self.attempts) >= MOST_SERIES:
-            ended = OTHER
-        self.attempts[upstream, ended] = self.attempts.get((upstream, ended), 0) + 1
+        at = (upstream, ended)
+        if at not in self.attempts and len(self.attempts) >= MOST_SERIES:
+            at = (upstream, OTHER)
+        self.attempts[at] = self.attempts.get(at, 0) + 1
 
     def model(self, door: str, upstream: str, model: str) -> str:
         """Counts an answer of a model. Its name, or "other": some servers take any name that a client makes up."""
@@ -90,11 +93,17 @@ class Metrics:
         return at[2]
 
     def usage(self, upstream: str, model: str, usage: Usage) -> None:
-        for kind in ("input", "cache_read", "cache_write", "output", "reasoning"):
-            count = getattr(usage, kind)
+        tokens = self.tokens
+        for kind, count in (
+            ("input", usage.input),
+            ("cache_read", usage.cache_read),
+            ("cache_write", usage.cache_write),
+            ("output", usage.output),
+            ("reasoning", usage.reasoning),
+        ):
             if count and 0 < count < MOST_TOKENS:  # a counter only grows; upstreams may report nonsense
                 at = (upstream, model, kind)
-                self.tokens[at] = self.tokens.get(at, 0) + count
+                tokens[at] = tokens.get(at, 0) + count
 
     def note_kinds(self, notes: Sequence[FoldedNote]) -> None:
         for row in notes:

@@ -18,7 +18,7 @@ from dragoman.gateway.access.charge import read_program
 from dragoman.gateway.stores.sqlite import BROKEN
 from dragoman.gateway.telemetry.traffic_store import Minute, Search, TrafficRow, TrafficStore
 from dragoman.log_line import LogLine
-from dragoman.note_ranks import FoldedNote
+from dragoman.note_ranks import FoldedNote, NoteRank
 
 if TYPE_CHECKING:
     from dragoman.gateway.scope import Scope
@@ -31,6 +31,7 @@ MOST_UNWRITTEN = 20_000  # rows in memory, while the file cannot be written
 MOST_AT_ONCE = 2000  # rows in one message to a console
 MOST_WAITING = 20  # messages that wait for a slow reader
 STRIP_MS = 30 * 60_000  # of the charts
+NO_RANKS: dict[NoteRank, int] = {"lost": 0, "changed": 0, "harmless": 0}
 
 
 class Traffic:
@@ -51,8 +52,8 @@ class Traffic:
 
     # ---------------------------------------------------------------- on the way of a request
 
-    def put(self, scope: "Scope", notes: list[FoldedNote], seconds: float) -> None:
-        self._unwritten.append(make_row(scope, notes, seconds))
+    def put(self, row: TrafficRow) -> None:
+        self._unwritten.append(row)
         if self._timer is None:
             with suppress(RuntimeError):  # no loop runs: the next page or the end writes it
                 self._timer = asyncio.get_running_loop().call_later(FLUSH_S, self._flush)
@@ -210,9 +211,7 @@ class Reader:
 
 def make_row(scope: "Scope", notes: list[FoldedNote], seconds: float) -> TrafficRow:
     last = scope.attempts[-1] if scope.attempts else None
-    ranks = {"lost": 0, "changed": 0, "harmless": 0}
-    for row in notes:
-        ranks[row.rank] += row.places
+    ranks = count_ranks(notes) if notes else NO_RANKS
     usage, failure, http = scope.usage, scope.failure, scope.http
     return TrafficRow(
         seq=0,
@@ -233,10 +232,22 @@ def make_row(scope: "Scope", notes: list[FoldedNote], seconds: float) -> Traffic
         cost=(scope.cost_text or None) if scope.answer is not None else None,
         tries=len(scope.attempts),
         kept=scope.keep,
-        **ranks,
+        lost=ranks["lost"],
+        changed=ranks["changed"],
+        harmless=ranks["harmless"],
     )
 
 
+def count_ranks(notes: list[FoldedNote]) -> dict[NoteRank, int]:
+    ranks = dict(NO_RANKS)
+    for row in notes:
+        ranks[row.rank] += row.places
+    return ranks
+
+
 def _sum(*counts: int | None) -> int | None:
-    known = [count for count in counts if count is not None and abs(count) < MOST_TOKENS]  # upstreams may say nonsense
-    return sum(known) if known else None
+    total: int | None = None
+    for count in counts:
+        if count is not None and -MOST_TOKENS < count < MOST_TOKENS:  # upstreams may say nonsense
+            total = count + (total or 0)
+    return total
