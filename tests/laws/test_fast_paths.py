@@ -138,6 +138,7 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "plain run": (),
     "responses run": (),
     "plain reply": (),  # test_plain_replies.py
+    "plain request": (),  # test_plain_requests.py
     "known head": (),  # test_known_head.py
     "judged head": (),  # test_known_head.py
 }

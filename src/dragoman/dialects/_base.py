@@ -122,6 +122,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     reads_turns_apart: bool = False  # each entry of that list is read by itself, and is one message
     # The keys of a list of tools, the usual one first; () if it is not read by itself, without the rest of the body.
     tools_keys: tuple[str, ...] = ()
+    # A request of which nothing is unusual, read in one step; None: it must be read key by key.
+    read_plain_request: Callable[[bytes], Request | None] | None = None
     made_ids: str = ""  # how the ids begin that are made for calls without one
     kept_state: tuple[KeptState, ...] = ()
     naming_keys: tuple[str, ...] = ()  # inside of tools and parts: their values are ids of things that its servers keep

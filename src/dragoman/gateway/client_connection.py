@@ -283,7 +283,7 @@ class ClientConnection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._heading:
             return  # a trailer: whatever it says comes too late to be judged (RFC 9110, 6.5)
-        word = _NAMES.get(name) or name.decode("latin-1").lower()
+        word = _NAMES.get(name) or name.decode("latin-1").lower()  # a client may make up names: they are not kept
         if word in self._headers:
             self._repeated |= {word}
             self._again.append(len(name) + len(value) + 4)

@@ -214,22 +214,14 @@ def decode_new(scope: Scope, raw: bytes, path: str, hit: Hit) -> tuple[ClientReq
 def decode(scope: Scope, raw: bytes, path: str, to_sent: ToSent | None = None) -> ClientRequest:
     headers = own_headers(scope.dialect, scope.http)
     notes = Notes(scope.refuse)
-    raw, body = _load(raw, scope, notes)
-    wire = WireRequest(body=body.values, path=path, headers=headers)
     find = scope.dialect.locate_request
     locate: Locate | None = None if to_sent is None else lambda value, place: to_sent(find(value, place))
-    try:
-        request = read_request(scope.dialect, wire, notes, locate)
-    except RecursionError as error:
-        raise DecodeError("nested too deeply") from error
-    if body.tools is not None:
-        request = replace(request, tools=body.tools)
-    elif body.tools_text and request.tools and not len(notes):
-        scope.gateway.known_tools.keep((scope.http.key_id, scope.dialect.name), body.tools_text, request.tools)
-    if scope.dialect.name == CANONICAL and request.extras:
-        check_extras(request)
-    need_messages(request, scope.dialect)
-    check_size(request, scope.now.settings.limits)
+    plain = scope.dialect.read_plain_request(raw) if scope.dialect.read_plain_request is not None else None
+    if plain is not None and len(plain.messages) <= scope.now.settings.limits.entries:  # fast path: plain request
+        notes.begin("request", locate or find)
+        request = notes.stage(plain)
+    else:
+        raw, request = _decode_each(scope, raw, path, headers, notes, locate)
     restored = request
     if scope.dialect.slots is not None and has_mark(raw):
         restored = take_back_state(request, scope.dialect.slots, scope.state_key, notes)
@@ -240,12 +232,32 @@ def decode(scope: Scope, raw: bytes, path: str, to_sent: ToSent | None = None) -
         same_wire=restored is request,
         raw=raw,
         headers=headers,
-        notes=tuple(notes.read(MOST_PLACES)),
+        notes=tuple(notes.read(MOST_PLACES)) if len(notes) else (),
         path=path,
         locate=locate,
         hops=read_hops(scope.http),
         id=scope.http.unique_id,
     )
+
+
+def _decode_each(
+    scope: Scope, raw: bytes, path: str, headers: dict[str, str], notes: Notes, locate: Locate | None
+) -> tuple[bytes, Request]:
+    """A request, read key by key. Its bytes, in case they had to be mended."""
+    raw, body = _load(raw, scope, notes)
+    try:
+        request = read_request(scope.dialect, WireRequest(body=body.values, path=path, headers=headers), notes, locate)
+    except RecursionError as error:
+        raise DecodeError("nested too deeply") from error
+    if body.tools is not None:
+        request = replace(request, tools=body.tools)
+    elif body.tools_text and request.tools and not len(notes):
+        scope.gateway.known_tools.keep((scope.http.key_id, scope.dialect.name), body.tools_text, request.tools)
+    if scope.dialect.name == CANONICAL and request.extras:
+        check_extras(request)
+    need_messages(request, scope.dialect)
+    check_size(request, scope.now.settings.limits)
+    return raw, request
 
 
 def _load(raw: bytes, scope: Scope, notes: Notes) -> tuple[bytes, LoadedBody]:

@@ -1,11 +1,12 @@
 """HttpRequest and HttpResponse: independent of the server that carries them."""
 
 from collections.abc import Awaitable, Callable, Sized
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from dragoman.accounts.grants import Holder
 from dragoman.failure import Failure
 from dragoman.jsontypes import Json, dump_json
+from dragoman.notes import Refusable
 
 if TYPE_CHECKING:
     from dragoman.gateway.routes.table import Match
@@ -52,7 +53,7 @@ class HeadFacts:
         self.key: tuple[str | None] | None = None
         self.digest: tuple[object, str] | None = None  # of the key, and the table whose pepper it was made with
         self.hops: int | None = None
-        self.refuse: frozenset[Any] | None = None
+        self.refuse: frozenset[Refusable] | None = None
         self.carried: tuple[object, Headers] | None = None  # a dialect, and its headers
 
 

@@ -376,10 +376,11 @@ def read_refuse(http: HttpRequest) -> frozenset[Refusable]:
     if known is None:
         header = http.headers.get("x-dragoman-refuse", "")
         try:
-            known = http.facts.refuse = check_words(word.strip() for word in header.split(",") if word.strip())
+            words = check_words(word.strip() for word in header.split(",") if word.strip())
         except ValueError as error:
             raise DecodeError(f"x-dragoman-{error}") from error
-    return cast(frozenset[Refusable], known)
+        known = http.facts.refuse = cast(frozenset[Refusable], words)
+    return known
 
 
 def _nanoseconds(seconds: float) -> int:

@@ -17,11 +17,12 @@ MOST_RESTS = 1000  # model names come from clients
 class Secret:
     """Only `reveal` gives the value, and only to the origin it belongs to."""
 
-    __slots__ = ("_origin", "_value")
+    __slots__ = ("_origin", "_value", "hint")
 
     def __init__(self, value: str, origin: str = "") -> None:
         self._value = value
         self._origin = origin
+        self.hint = f"...{value[-4:]}" if len(value) >= 12 else "set"  # to tell two keys apart
 
     def reveal(self, origin: str) -> str:
         if origin != self._origin:
@@ -32,11 +33,6 @@ class Secret:
         """`data` without this value: a provider may say a key back in its answer."""
         value = self._value.encode()
         return data.replace(value, b"[redacted]") if len(value) >= 4 else data
-
-    @property
-    def hint(self) -> str:
-        """The last four characters, to tell two keys apart."""
-        return f"...{self._value[-4:]}" if len(self._value) >= 12 else "set"
 
     def __repr__(self) -> str:
         return "Secret(...)"

@@ -7,6 +7,7 @@ from dragoman.dialects.openai_chat.calls import MADE_IDS
 from dragoman.dialects.openai_chat.failure import decode_failure, encode_failure
 from dragoman.dialects.openai_chat.note_places import locate_reply, locate_request
 from dragoman.dialects.openai_chat.plain_reply import look_at_reply
+from dragoman.dialects.openai_chat.plain_request import read_plain_request
 from dragoman.dialects.openai_chat.profile import PROFILE
 from dragoman.dialects.openai_chat.reply import decode_reply, encode_reply
 from dragoman.dialects.openai_chat.request import PATH, decode_request, encode_request
@@ -82,6 +83,7 @@ DIALECT = Dialect(
         old_form="~form",
     ),
     decode_request=decode_request,
+    read_plain_request=read_plain_request,
     encode_request=encode_request,
     decode_reply=decode_reply,
     look_at_reply=look_at_reply,

@@ -6,6 +6,7 @@ what a gateway needs (RFC 9112). It is as lenient as aiohttp's parser.
 
 import asyncio
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import httptools
@@ -15,6 +16,7 @@ FRAMING = 16  # bytes around each byte of a chunked body; a body in chunks of on
 # The first frame of an HTTP/2 server, after its length: SETTINGS, or GOAWAY to a client that does not speak it.
 HTTP2 = (b"\x04\x00\x00\x00\x00\x00", b"\x07\x00\x00\x00\x00\x00")
 POOL_IDLE_S = 20.0  # most servers keep idle connections longer than this (FIELD-CASES 107)
+LONG_NAME = 64  # of a header: it is not kept
 FULL_BYTES = 256 * 1024  # unread bytes at which the upstream has to wait
 
 
@@ -208,7 +210,8 @@ class HttpConnection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self.arrived:  # trailers are ignored
-            self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+            word = read_name(name) if len(name) < LONG_NAME else name.decode("latin-1").lower()
+            self.headers[word] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
@@ -231,6 +234,12 @@ class HttpConnection(asyncio.Protocol):
         elif not self.ended:
             self.ended = True
             self._keeps = self._parser.should_keep_alive()
+
+
+@lru_cache(1024)
+def read_name(name: bytes) -> str:
+    """The name of a header in small letters. A provider always sends the same twenty."""
+    return name.decode("latin-1").lower()
 
 
 class Pool:
