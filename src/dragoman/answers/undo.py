@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from dragoman.answers.json_answers import JsonText, judge
 from dragoman.errors import DecodeError
-from dragoman.jsontypes import load_json
+from dragoman.jsontypes import dump_text, load_json
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd
 from dragoman.model.fold import fold, unfold
 from dragoman.model.messages import Refusal, Text, ToolCall
 from dragoman.model.reply import Finish, Reply
 from dragoman.notes import ROOT, Notes
-from dragoman.passes.emulate import INPUT, Undo
+from dragoman.passes.emulate import INPUT, WORD, Undo
 from dragoman.passes.rename import Renames, rename_keys, undo_call_names, undo_reply_names
 
 Index: TypeAlias = int
@@ -63,6 +63,16 @@ def unwrap_input(arguments: str) -> str:
         found: str = value[INPUT]
         return found
     return arguments
+
+
+def unwrap_word(answer: str) -> str:
+    """The word in an answer that is JSON; as it is if the model did not follow."""
+    try:
+        value = load_json(answer)
+    except DecodeError:
+        return answer
+    word = value.get(WORD) if isinstance(value, dict) else value
+    return word if isinstance(word, str) else answer
 
 
 def find_stop(text: str, stops: tuple[str, ...]) -> tuple[int, str] | None:
@@ -164,7 +174,7 @@ class StreamUndo:
     def _start_text(self, event: PartStart, part: Text, choice: _ChoiceUndo) -> Iterator[Event]:
         self._parts[event.index] = growing = _Part(choice)
         growing.cuts = bool(self.undo.stops)
-        growing.finish = _renamer(self.undo.renames.answer)
+        growing.finish = self._answer_finisher(self.undo.renames.answer)
         if self.undo.expected is not None:
             growing.kept = choice.text
             growing.reader = JsonText() if self.undo.expected.loose else None
@@ -175,7 +185,7 @@ class StreamUndo:
         if part.name == self.undo.json_tool:
             self._parts[event.index] = growing = _Part(choice)
             choice.answer = growing.kept = []
-            growing.finish = _renamer(self.undo.renames.properties.get(part.name))
+            growing.finish = self._answer_finisher(self.undo.renames.properties.get(part.name))
             yield replace(event, part=Text(text="", seal=part.seal))
             yield from self._say(growing, PartDelta(index=event.index, text=part.arguments))
             return
@@ -189,6 +199,13 @@ class StreamUndo:
             growing.whole.append(call.arguments)
             call = replace(call, freeform=call.name in self.undo.custom, arguments="")
         yield event if call is part else replace(event, part=call)
+
+    def _answer_finisher(self, names: dict[str, str] | None) -> Callable[[str], str] | None:
+        """What the text of an answer needs, once it is whole."""
+        renamer = _renamer(names)
+        if not self.undo.word:
+            return renamer
+        return unwrap_word if renamer is None else lambda text: unwrap_word(renamer(text))
 
     def _finisher(self, call: ToolCall) -> Callable[[str], str] | None:
         """What the arguments of a call need, once they are whole."""
@@ -277,6 +294,7 @@ class StreamUndo:
             return
         if finish is not None and finish.reason not in ("stop", "other"):
             return
-        why = judge("".join(choice.text if choice.answer is None else choice.answer), self.undo.expected)
+        text = "".join(choice.text if choice.answer is None else choice.answer)
+        why = judge(dump_text({WORD: text}) if self.undo.word else text, self.undo.expected)
         if why is not None:
             self.notes.dropped(((ROOT, "choices"), number), f"the answer is not in the form that was asked for: {why}")

@@ -19,6 +19,8 @@ from dragoman.passes.thinking import ask_for_call, is_thinking
 
 JSON_TOOL = "dragoman_answer"  # reserved: its call is the answer
 INPUT = "input"  # the one string of a freeform tool
+WORD = "answer"  # holds an answer that is to be a bare word
+BARE = "~bare"  # spelling of an output format: the answer is the word itself, no JSON
 MOST_COPIES = 8  # of one request: each is paid for
 
 
@@ -38,19 +40,20 @@ class Undo(Struct, frozen=True, kw_only=True):
     expected: Expected | None = None  # an answer that the target does not hold to its form
     stops: tuple[str, ...] = ()  # sequences to cut at
     copies: int = 1  # how many times to ask
+    word: bool = False  # the answer is JSON, and the client wants the word in it
     mcp: McpReturn | None = None  # calls of MCP servers come back in the words of the client
 
     def is_nothing(self) -> bool:
         """Ids that are taken are no matter of an undo: answers/call_ids.py gives calls ids of their own."""
         renames = self.renames
         changed = renames.names or renames.properties or renames.answer or self.custom or self.json_tool
-        return not (changed or self.expected or self.stops or self.mcp)
+        return not (changed or self.expected or self.stops or self.mcp or self.word)
 
     def is_only_names(self) -> bool:
         """Whether nothing has to be done about what is said, only about what it is called."""
         if self.renames.properties or self.renames.answer:
             return False
-        return not (self.custom or self.json_tool or self.expected or self.stops)
+        return not (self.custom or self.json_tool or self.expected or self.stops or self.word)
 
 
 NOTHING_TO_UNDO = Undo()
@@ -67,6 +70,8 @@ def emulate(
         request, mcp = hand_on_servers(request, profile, notes)
         undo = undo if mcp is None else replace(undo, mcp=mcp)
         request = tell_server_tools(request, profile, notes)
+    if request.output is not None and request.output.extras:
+        request, undo = _wrap_word(request, request.output, profile, undo, notes)
     if lacks and request.output is not None and request.output.type != "text":
         request, undo = _emulate_output(request, request.output, profile, undo, notes)
     choice = request.tool_choice
@@ -166,6 +171,18 @@ def _emulate_output(
     kept = OutputFormat(type="json") if "json" not in profile.lacks and alone in (None, "a stream") else None
     undo = replace(undo, expected=Expected(schema=output.schema, loose=kept is None))
     return replace(_instruct(request, _ask_for_json(output)), output=kept), undo
+
+
+def _wrap_word(
+    request: Request, output: OutputFormat, profile: Profile, undo: Undo, notes: Notes
+) -> tuple[Request, Undo]:
+    """Gemini's `text/x.enum`: one of several words. Others are held to JSON, which OpenAI wants to be an object."""
+    if profile.dialect in output.extras or not any(BARE in own for own in output.extras.values()):
+        return request, undo
+    notes.altered((ROOT, "output"), f"one of several words is asked for as JSON, under {WORD}")
+    schema: JsonObject = {"type": "object", "properties": {WORD: output.schema}, "required": [WORD]}
+    asked = OutputFormat(type="json_schema", schema={**schema, "additionalProperties": False})
+    return replace(request, output=asked), replace(undo, word=True)
 
 
 def _refused_beside(request: Request, profile: Profile) -> str | None:

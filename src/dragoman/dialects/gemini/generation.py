@@ -28,6 +28,7 @@ from dragoman.notes import ROOT, At, Notes
 CONFIG = "generationConfig"
 JSON_TYPE = "application/json"
 TEXT_TYPE = "text/plain"
+ENUM_TYPE = "text/x.enum"  # one of the words of the schema, without quotation marks
 DYNAMIC = -1  # a budget: the model decides
 
 # Our field and Gemini's key, where both have the same value.
@@ -163,7 +164,7 @@ def _take_reasoning(config: JsonObject, body: JsonObject) -> ReasoningSetting | 
 
 
 def _take_output(config: JsonObject) -> OutputFormat | None:
-    """Take JSON with or without a schema, or plain text. Other types (`text/x.enum`) stay in the extras."""
+    """Take JSON with or without a schema, plain text, or one of several words. Other types stay in the extras."""
     given = config.get("responseMimeType")
     schema_key = next(
         (k for k in ("responseJsonSchema", "_responseJsonSchema", "responseSchema") if type(config.get(k)) is dict),
@@ -172,9 +173,11 @@ def _take_output(config: JsonObject) -> OutputFormat | None:
     if given == TEXT_TYPE and schema_key is None:
         del config["responseMimeType"]
         return OutputFormat(type="text")
-    if given != JSON_TYPE and (given is not None or schema_key is None):
-        return None
     own: JsonObject = {}
+    if given == ENUM_TYPE and schema_key is not None and "enum" in config[schema_key]:
+        note_spelling(own, "bare", True)
+    elif given != JSON_TYPE and (given is not None or schema_key is None):
+        return None
     if config.pop("responseMimeType", None) is None:
         note_spelling(own, "responseMimeType", "absent")
     if schema_key is None:
@@ -280,7 +283,8 @@ def _encode_output(config: JsonObject, output: OutputFormat | None, notes: Notes
     note_unnamed(output, NAME, at, notes)
     own = output.extras.get(NAME, {})
     if "~responseMimeType" not in own:
-        config["responseMimeType"] = TEXT_TYPE if output.type == "text" else JSON_TYPE
+        kind = ENUM_TYPE if "~bare" in own else JSON_TYPE
+        config["responseMimeType"] = TEXT_TYPE if output.type == "text" else kind
     if output.schema is not None:
         schema = write_schema(output.schema, own.get("~schema"))
         if schema is not None:
