@@ -143,3 +143,11 @@ def test_a_server_of_the_same_dialect_is_not_sent_anothers_tools() -> None:
         notes = Notes()
         assert legalise(ask(theirs), profile_for(kind, "m", "openai_chat"), notes).tools == left
         assert [note.why for note in notes] == ([] if left else ["only openrouter runs the tool openrouter:web_search"])
+
+
+def test_a_group_of_tools_is_not_lost_its_tools_stand_alone() -> None:
+    inside = {"type": "function", "name": "sleep", "parameters": {"type": "object", "properties": {}}}
+    asked = {"model": "m", "input": "q", "tools": [{"type": "namespace", "name": "clock", "tools": [inside]}]}
+    converted = dragoman.convert(asked, to="openai_chat", source="openai_responses")
+    told = [(note.kind, note.why) for note in converted.notes if note.where == "/tools/0"]
+    assert told == [("altered", "a group of tools: each one is sent alone, with the group in its name")]

@@ -143,3 +143,13 @@ def test_parts_are_counted_one_by_one() -> None:
     data, _ = written(sealed_last(Text(text=""), SEAL))
     events = HERE.stream_decoder(Notes()).feed(data)
     assert [event.index for event in events if isinstance(event, PartStart)] == [0, 1]
+
+
+def test_what_only_another_dialect_says_of_an_answer_is_noted_at_that_answer() -> None:
+    notes = Notes()
+    events: list[Event] = [
+        ReplyStart(id="a", model="m"),
+        ReplyEnd(finishes=(None,), choice_extras=({"openai_chat": {"x": 1}},)),
+    ]
+    find_dialect("anthropic").stream_encoder(notes, None).feed(events)
+    assert "/choices/0/extras/openai_chat/x" in [note.where for note in notes]

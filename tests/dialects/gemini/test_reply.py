@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.convert import convert_reply
 from dragoman.dialects.gemini import DIALECT
 from dragoman.dialects.gemini.reply import read_time, write_time
 from dragoman.jsontypes import JsonObject, copy_json
@@ -299,3 +300,11 @@ def test_an_unreadable_time_stays_as_it_is() -> None:
     body = said({"text": "a"}) | {"createTime": "yesterday"}
     assert decode(body).created is None
     assert encode(decode(body))[0] == body
+
+
+def test_counts_of_text_alone_repeat_the_sum_and_need_no_note() -> None:
+    counts = {"promptTokenCount": 3, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 3}]}
+    parts = {"role": "model", "parts": [{"text": "hi"}]}
+    reply = {"candidates": [{"content": parts, "finishReason": "STOP"}], "usageMetadata": counts}
+    notes = convert_reply(reply, to="anthropic", source="gemini").notes
+    assert [note.where for note in notes if "Details" in note.where] == []
