@@ -20,6 +20,7 @@ from dragoman.dialects import NAMES, find_dialect
 from dragoman.dialects._base import Dialect, What
 from dragoman.errors import DecodeError
 from dragoman.failure import Failure
+from dragoman.fields import drop_spellings, refuse_spellings
 from dragoman.framing.sse import SseDecoder
 from dragoman.jsontypes import Json, JsonObject, copy_json, dump_json, kind_of, load_json
 from dragoman.model.request import Request
@@ -73,6 +74,7 @@ def convert(
     from dragoman.passes.thinking import ask_for_thoughts
 
     body = _own(request)
+    refuse_spellings(body)
     here, there = _dialects(source, to, body, "request")
     notes = Notes(refuse)
     asked = read_request(here, WireRequest(body=body, path=path, headers=_lower(headers)), notes)
@@ -139,6 +141,7 @@ def convert_reply(
     from dragoman.way_back import open_carrier, read_reply
 
     body = _own(reply)
+    drop_spellings(body)
     here, there = _dialects(source, to, body, "reply")
     notes = Notes(refuse)
     answer = notes.stage(translate_calls(read_reply(here, WireReply(body=body), notes), there.name))

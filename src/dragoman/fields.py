@@ -21,6 +21,10 @@ OMIT = "~omit"  # spelling: keys that the encoder always writes and this body la
 SILENT = "~silent"  # spelling: extras that mean nothing in other dialects, so that dropping them needs no note
 
 
+SPELLING = "~"  # how keys begin that remember a spelling; a key from outside that begins so is none of them
+OPAQUE = frozenset({"input", "args", "arguments", "parameters", "input_schema", "schema", "metadata", "response"})
+
+
 class ReplyRules(Struct, frozen=True):
     """Which spellings of a server the clients of its dialect cannot read."""
 
@@ -242,6 +246,28 @@ def check_type(obj: JsonObject, key: str, types: ValueTypes) -> None:
     value, allowed = obj[key], types[key]
     if value is not None and type(value) not in allowed:
         raise expected(" or ".join(dict.fromkeys(_TYPE_WORDS[kind] for kind in allowed)), value, key)
+
+
+def refuse_spellings(body: JsonObject) -> None:
+    """A DecodeError for a key of a request that an encoder would take for a spelling of ours: it could change what was
+    checked, such as the model."""
+    if max(body, default="") >= SPELLING:  # seldom: it is the last letter of ASCII
+        for key in body:
+            if key[:1] == SPELLING:
+                raise DecodeError("no API has keys that begin with ~", key)
+
+
+def drop_spellings(value: object) -> None:
+    """Deletes such keys in a server's answer, wherever they could be taken for ours: not in what the model said."""
+    left = [value]
+    while left:
+        at = left.pop()
+        if type(at) is list:
+            left += at
+        elif type(at) is dict:
+            for key in [key for key in at if key[:1] == SPELLING]:
+                del at[key]
+            left += [inner for key, inner in at.items() if key not in OPAQUE or type(inner) is list]
 
 
 def spelled(extras: Extras, name: str, key: str) -> Any:

@@ -14,7 +14,7 @@ from dragoman.framing.sse import SseDecoder
 from dragoman.gateway.bodies import inflate, load_body
 from dragoman.gateway.config.load import load_settings
 from dragoman.gateway.config.settings import RequestLimits
-from dragoman.jsontypes import dump_json, load_json
+from dragoman.jsontypes import dump_json
 from dragoman.mcp.stdio import _parse
 from dragoman.model.events import ReplyEnd, ReplyFailed
 from dragoman.model.fold import fold, unfold
@@ -22,8 +22,8 @@ from dragoman.model.messages import Message, Text, ToolCall, ToolResult
 from dragoman.model.reply import Choice, Finish, Reply, Usage
 from dragoman.model.request import Request, Tool
 from dragoman.notes import Notes
-from dragoman.upstream.read_reply import read_refusal
-from dragoman.wire import WireReply, WireRequest
+from dragoman.upstream.read_reply import decode_whole, read_refusal
+from dragoman.wire import WireRequest
 
 Read = Callable[[bytes], object]
 WIRES = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
@@ -61,7 +61,7 @@ def read_request(name: str) -> Read:
 
 def read_reply(name: str) -> Read:
     def read(data: bytes) -> None:
-        reply = find_dialect(name).decode_reply(WireReply(body=load_json(data)), Notes())
+        reply, _ = decode_whole({}, data, find_dialect(name), Notes())
         for other in WIRES:
             find_dialect(other).encode_reply(reply, Notes())
 

@@ -11,6 +11,7 @@ from msgspec import Raw
 
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
+from dragoman.fields import refuse_spellings
 from dragoman.gateway.config.settings import RequestLimits, Settings
 from dragoman.gateway.http import HttpRequest
 from dragoman.jsontypes import (
@@ -152,6 +153,7 @@ def _check(body: Json, data: bytes, limits: RequestLimits, members: dict[str, Ra
     if not _DESTINATIONS.isdisjoint(body):
         found = _DESTINATIONS & body.keys()
         raise DecodeError("only the configuration decides where a request goes", min(found))
+    refuse_spellings(body)
     for key in ("messages", "input", "contents"):
         if type(body.get(key)) is list and len(body[key]) > limits.entries:
             raise DecodeError(f"more than {limits.entries} entries", key)

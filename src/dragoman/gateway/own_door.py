@@ -6,9 +6,12 @@ An extra is a key that only one dialect knows. A key that the dialect writes fro
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from dragoman.dialects import NAMES, find_dialect
 from dragoman.dialects.canonical import NAME
 from dragoman.errors import DecodeError
+from dragoman.fields import SPELLING
 from dragoman.jsontypes import Json, dump_json, load_json
 from dragoman.model.messages import Message, Text
 from dragoman.model.request import Request
@@ -16,7 +19,6 @@ from dragoman.notes import Notes
 from dragoman.wire import WireRequest
 
 PLAIN = Request(model="m", messages=(Message(role="user", parts=(Text(text="x"),)),))
-SPELLING = "~"  # keys that remember how something was written
 HEADER = "header:"
 
 
@@ -26,6 +28,22 @@ def check_extras(request: Request) -> None:
         false = find_false(dialect, own)
         if false:
             raise DecodeError(f"{dialect} writes it from the canonical form: it is no extra", "extras", dialect, false)
+        spellings = {key: value for key, value in own.items() if key.startswith((SPELLING, HEADER))}
+        if spellings and not _are_sound(dialect, spellings):
+            raise DecodeError("these spellings are none of this dialect: it is no extra", "extras", dialect)
+
+
+def _are_sound(name: str, spellings: dict[str, Json]) -> bool:
+    """Whether the dialect can write a request with them, for the same model."""
+    if name not in NAMES:
+        return True
+    dialect = find_dialect(name)
+    try:
+        written = dialect.encode_request(replace(PLAIN, extras={name: spellings}), Notes()).body
+    except (TypeError, AttributeError, KeyError, ValueError, IndexError):
+        return False
+    plain = dialect.encode_request(PLAIN, Notes()).body
+    return bool(written.get("model") == plain.get("model"))
 
 
 def find_false(name: str, own: Mapping[str, Json]) -> str | None:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
+from dragoman.fields import drop_spellings
 from dragoman.framing.ndjson import MAX_LINE_BYTES
 from dragoman.jsontypes import MOST_VALUES, Json, has_more_values, load_json
 from dragoman.learner_rules import REQUESTS_OWN
@@ -74,6 +75,8 @@ def decode_whole(
         if len(raw) > MOST_VALUES and has_more_values(raw, MOST_VALUES):
             raise DecodeError(f"more than {MOST_VALUES} values")
         body = load_json(raw)
+        if b"~" in raw:
+            drop_spellings(body)
         if _is_error(body, dialect):
             raise UpstreamError(dialect.decode_failure(WireReply(body=body, headers=headers)))
         if dialect.find_failure is not None and not native and type(body) is dict:

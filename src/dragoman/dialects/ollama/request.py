@@ -254,7 +254,8 @@ def _encode_generate(body: JsonObject, request: Request, notes: Notes) -> None:
         body["prompt"] = ""
     if "~images" in own:
         body["images"] = []
-    body.update(own.get("~empty", {}))
+    empty = own.get("~empty", {})
+    body.update({key: empty[key] for key in EMPTY if key in empty and empty[key] == EMPTY[key]})
     for i, message in enumerate(request.messages):
         at: At = ((ROOT, "messages"), i)
         turn = MessageWriter((at, "parts"), notes)
