@@ -153,3 +153,17 @@ def test_what_only_another_dialect_says_of_an_answer_is_noted_at_that_answer() -
     ]
     find_dialect("anthropic").stream_encoder(notes, None).feed(events)
     assert "/choices/0/extras/openai_chat/x" in [note.where for note in notes]
+
+
+def test_a_block_that_begins_again_ends_the_one_before() -> None:
+    """Two blocks with one number, and one end for both."""
+    start = b'event: content_block_start\ndata: {"type":"content_block_start","index":0,"content_block":%b}\n\n'
+    text, call = b'{"type":"text","text":"a"}', b'{"type":"tool_use","id":"t","name":"f","input":{}}'
+    stop = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+    for first in (text, call, b'{"type":"thinking","thinking":"","signature":""}', b'{"type":"odd"}'):
+        decoder = HERE.stream_decoder(Notes())
+        events = decoder.feed(start % first + start % text + stop) + decoder.close()
+        begun = [event.index for event in events if isinstance(event, PartStart)]
+        ended = [event.index for event in events if isinstance(event, PartEnd)]
+        assert begun == ended == [0, 1]
+        assert isinstance(fold(events), Reply)

@@ -194,6 +194,8 @@ class StreamDecoder(StreamMarks):
         index = _index_of(body)
         if index != self._count or self._blocks:
             self.irregular = True  # blocks are numbered, and none begins before the last one has stopped
+            if index in self._blocks:
+                self._stop_block({"index": index}, events)  # or nothing would end the one before
         self._count += 1
         self._blocks[index if index is not None else -self._count] = block
         match block.body.get("type"):
