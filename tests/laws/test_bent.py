@@ -16,7 +16,7 @@ import pytest
 
 import dragoman
 from dragoman.dialects import NAMES
-from dragoman.errors import DragomanError
+from dragoman.errors import DecodeError, DragomanError, pointer
 from tests.laws.bending import bend, bend_at, bend_line, bend_stream, every_bend, every_stream_bend
 from tests.recorded import cases, needs_corpus
 
@@ -86,6 +86,37 @@ def test_anything_in_any_place_of_a_request_is_converted_or_refused_in_words(sou
     for (body, path, odd), target in some(every_bend(found), source, "request"):
         bent = bend_at(body, path, odd)
         check(lambda: dragoman.convert(bent, to=target, source=source).json())  # noqa: B023
+
+
+# Gemini reads one object as a list of one, and `function_call` as `functionCall`.
+READ_OTHERWISE = ("/systemInstruction/parts/", "/tools/function_declarations")
+
+
+def is_near(error: DecodeError, bent: str) -> bool:
+    if bent.startswith(READ_OTHERWISE) or "/function_call/" in bent:
+        return True
+    # A turn of Gemini whose parts are empty needs a role.
+    return bent.startswith(error.where) or error.where.startswith(bent) or error.where.endswith("/role")
+
+
+@needs_corpus
+@pytest.mark.parametrize("source", WORDS)
+def test_an_error_names_the_place_that_is_wrong(source: str) -> None:
+    """Or a place inside it or around it, if that is where the mistake shows."""
+    found = [w.body for c in cases(source) if len(c.read("request.json") or b"") < LARGEST and (w := c.request())]
+    refused, wrong = 0, []
+    for body, path, odd in every_bend(found):
+        if odd not in ("0", '"x"', "true", "[null]", '{"a":{"b":[1]}}'):
+            continue
+        bent = pointer(path)
+        try:
+            dragoman.convert(bend_at(body, path, odd), to="canonical", source=source)
+        except DecodeError as error:
+            refused += 1
+            if not is_near(error, bent):
+                wrong.append((bent, odd, str(error)))
+    assert refused > 50
+    assert not wrong
 
 
 @needs_corpus

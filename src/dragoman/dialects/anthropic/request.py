@@ -191,12 +191,22 @@ def _take_reasoning(body: JsonObject) -> ReasoningSetting | None:
     """`thinking` turns thinking on, `output_config.effort` says how much. The rest of output_config stays an extra."""
     config, effort = body.get("output_config"), None
     if type(config) is dict:
-        effort = take_text_or_none(config, "effort")
+        try:
+            effort = take_text_or_none(config, "effort")
+        except DecodeError as error:
+            raise error.under("output_config") from None
         if not config:
             del body["output_config"]
     thinking = take_object_or_none(body, "thinking")
     if thinking is None:
         return None if effort is None else ReasoningSetting(effort=effort)
+    try:
+        return _decode_thinking(thinking, effort)
+    except DecodeError as error:
+        raise error.under("thinking") from None
+
+
+def _decode_thinking(thinking: JsonObject, effort: str | None) -> ReasoningSetting:
     mode = MODES.get(str(thinking.get("type")))
     if mode is not None:
         del thinking["type"]
@@ -226,14 +236,21 @@ def _take_output(body: JsonObject) -> OutputFormat | None:
     del given["type"]
     if key == "output_format":
         note_spelling(given, "place", key)
-    return OutputFormat(type="json_schema", schema=take_object_or_none(given, "schema"), extras=leftovers(given, NAME))
+    try:
+        schema = take_object_or_none(given, "schema")
+    except DecodeError as error:
+        raise error.under(*(("output_config", "format") if holder is not body else ("output_format",))) from None
+    return OutputFormat(type="json_schema", schema=schema, extras=leftovers(given, NAME))
 
 
 def _take_user(body: JsonObject) -> str | None:
     metadata = body.get("metadata")
     if type(metadata) is not dict:
         return None
-    user = take_text_or_none(metadata, "user_id")
+    try:
+        user = take_text_or_none(metadata, "user_id")
+    except DecodeError as error:
+        raise error.under("metadata") from None
     if user is not None and not metadata:
         del body["metadata"]
     return user

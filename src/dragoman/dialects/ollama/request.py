@@ -416,7 +416,10 @@ def decode_tool(tool: JsonObject) -> AnyTool:
     tool.pop("type", None)
     del tool["function"]
     name = function.pop("name")
-    description = take_text_or_none(function, "description")
+    try:
+        description = take_text_or_none(function, "description")
+    except DecodeError as error:
+        raise error.under("function") from None
     parameters = function.pop("parameters") if type(function.get("parameters")) is dict else None
     if function:
         tool["function"] = function

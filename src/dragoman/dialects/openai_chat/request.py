@@ -18,6 +18,7 @@ from dragoman.dialects.openai_chat.tools import (
 )
 from dragoman.dialects.openai_chat.usage import write_tier
 from dragoman.dialects.openai_chat.words import EFFORTS, LIMITS, NAME, NO_EFFORT, OWN_TTLS, TIERS, TTLS
+from dragoman.errors import DecodeError
 from dragoman.fields import (
     ValueTypes,
     add_extras,
@@ -184,7 +185,10 @@ def _take_output(body: JsonObject) -> OutputFormat | None:
     del body["response_format"], given["type"], given["json_schema"]
     schema = inner.pop("schema") if type(inner.get("schema")) is dict else None
     name, description = take_word(inner, "name"), take_word(inner, "description")
-    strict = take_flag_or_none(inner, "strict")
+    try:
+        strict = take_flag_or_none(inner, "strict")
+    except DecodeError as error:
+        raise error.under("response_format", "json_schema") from None
     if name is None:
         note_spelling(given, "name", "absent")
     keep_inner(given, "json_schema", inner)

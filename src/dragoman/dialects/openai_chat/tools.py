@@ -5,6 +5,7 @@ from typing import Any
 from dragoman.dialects._tools import encode_any_tool, encode_each_tool
 from dragoman.dialects.openai_chat.parts import add_outer, keep_inner
 from dragoman.dialects.openai_chat.words import CHOICES, NAME
+from dragoman.errors import DecodeError
 from dragoman.fields import (
     OMIT,
     add_extras,
@@ -42,7 +43,10 @@ def take_tools(body: JsonObject) -> tuple[AnyTool, ...] | None:
 def decode_tool(tool: JsonObject) -> AnyTool:
     kind = tool.get("type")
     if kind == "custom" and type(tool.get("custom")) is dict:
-        return _decode_custom(tool)
+        try:
+            return _decode_custom(tool)
+        except DecodeError as error:
+            raise error.under("custom") from None
     inner = tool.get("function")
     if type(inner) is dict and (kind == "function" or "type" not in tool):
         if kind is None:
@@ -50,7 +54,10 @@ def decode_tool(tool: JsonObject) -> AnyTool:
         else:
             del tool["type"]
         del tool["function"]
-        return _decode_inner(tool, inner)
+        try:
+            return _decode_inner(tool, inner)
+        except DecodeError as error:
+            raise error.under("function") from None
     return ServerTool(dialect=NAME, body=tool)
 
 

@@ -161,6 +161,13 @@ def _take_output(body: JsonObject) -> OutputFormat | None:
     if type(given) is not dict or type(given.get("type")) is not str or given["type"] not in FORMATS:
         return None
     _drop(body, "text", "format")
+    try:
+        return _decode_output(given)
+    except DecodeError as error:
+        raise error.under("text", "format") from None
+
+
+def _decode_output(given: JsonObject) -> OutputFormat:
     kind = FORMATS[given.pop("type")]
     if kind == "json_schema":
         note_omitted(given, given, "name")

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from dragoman.dialects._tools import encode_any_tool
 from dragoman.dialects.openai_responses.words import MODES, NAME
+from dragoman.errors import DecodeError
 from dragoman.fields import (
     OMIT,
     add_extras,
@@ -91,11 +92,17 @@ def lift_tools(tools: tuple[AnyTool, ...], messages: tuple[Message, ...]) -> tup
     have only the request's list of tools, so they need the copies.
     """
     lifted: list[AnyTool] = []
-    for tool in tools:
+    for number, tool in enumerate(tools):
         if isinstance(tool, ServerTool) and tool.body.get("type") == GROUP:
-            lifted += _lift(tool.body, GROUP)
+            try:
+                lifted += _lift(tool.body, GROUP)
+            except DecodeError as error:
+                raise error.under("tools", number) from None
     for body in _added(messages):
-        lifted += _lift(body, ADDED)
+        try:
+            lifted += _lift(body, ADDED)
+        except DecodeError as error:  # which of the items it is was forgotten when they became turns
+            raise DecodeError(f"{error.what} in {error.where} of the item {ADDED}", "input") from None
     return tuple(lifted)
 
 
@@ -104,13 +111,16 @@ def _lift(body: JsonObject, place: str, space: str | None = None) -> list[AnyToo
     if body.get("type") == GROUP:
         space = body["name"] if type(body.get("name")) is str else None
     lifted: list[AnyTool] = []
-    for item in given if type(given) is list else ():
+    for number, item in enumerate(given if type(given) is list else ()):
         if type(item) is not dict:
             continue
-        if item.get("type") == GROUP:
-            lifted += _lift(item, place)
-            continue
-        tool = decode_tool(copy_json(item))
+        try:
+            if item.get("type") == GROUP:
+                lifted += _lift(item, place)
+                continue
+            tool = decode_tool(copy_json(item))
+        except DecodeError as error:
+            raise error.under("tools", number) from None
         if isinstance(tool, Tool | CustomTool):
             own: JsonObject = {**tool.extras.get(NAME, {}), "~place": place}
             name = tool.name
