@@ -88,15 +88,13 @@ def test_anything_in_any_place_of_a_request_is_converted_or_refused_in_words(sou
         check(lambda: dragoman.convert(bent, to=target, source=source).json())  # noqa: B023
 
 
-# Gemini reads one object as a list of one, and `function_call` as `functionCall`.
-READ_OTHERWISE = ("/systemInstruction/parts/", "/tools/function_declarations")
+READ_AS_LIST = ("/systeminstruction/parts/", "/tools/functiondeclarations")  # Gemini reads one object as a list of one
 
 
 def is_near(error: DecodeError, bent: str) -> bool:
-    if bent.startswith(READ_OTHERWISE) or "/function_call/" in bent:
-        return True
-    # A turn of Gemini whose parts are empty needs a role.
-    return bent.startswith(error.where) or error.where.startswith(bent) or error.where.endswith("/role")
+    """Gemini's errors have `functionCall` for `function_call`. A turn of Gemini whose parts are empty needs a role."""
+    found, bent = (place.replace("_", "").lower() for place in (error.where, bent))
+    return bent.startswith((found, *READ_AS_LIST)) or found.startswith(bent) or found.endswith("/role")
 
 
 @needs_corpus
