@@ -13,7 +13,7 @@ from msgspec import Struct
 from dragoman.accounts.budgets import BudgetStore, Line, Refused, Settlement, Spent
 
 PART = 100  # a hundredth of a budget for each process
-LEAST_LEFT = 5  # and only while a fifth of it is left: the last of a budget is for those that ask
+LEAST_LEFT = 5  # only while a fifth of the budget is left; then each request asks the store
 MARGIN_S = 2.0  # clocks of gateways differ
 
 AccountPeriod = tuple[str, int]  # account and period

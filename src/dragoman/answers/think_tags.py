@@ -29,7 +29,7 @@ class ThoughtFinder:
         self._opened = opened
         self._places: dict[int, int] = {}  # of parts: theirs -> ours
         self._next = 0
-        self._begun: set[int] = set()  # choices that have said something
+        self._begun: set[int] = set()  # choices whose answer has begun
         self._reading: dict[int, _Reading] = {}
 
     def feed(self, event: Event) -> Iterator[Event]:

@@ -104,8 +104,8 @@ class _ChoiceUndo:
         self.called = False  # a real call
         self.refused = False
         self.cut: str | None = None  # the sequence it was cut at
-        self.text: list[str] = []  # what it said, where that is to be judged
-        self.answer: list[str] | None = None  # what it said as a call
+        self.text: list[str] = []  # its text, if it must be checked at the end
+        self.answer: list[str] | None = None  # its text, if it came as the arguments of a call
         self.around = False  # something around the JSON was left out
 
 
@@ -122,7 +122,7 @@ class _Part:
         self.finish: Callable[[str], str] | None = None  # of what can only be put right when it is whole
         self.whole: list[str] = []
         self.reader: JsonText | None = None
-        self.kept: list[str] | None = None  # where to put what it says, if that is to be judged
+        self.kept: list[str] | None = None  # collects its text, if it must be checked at the end
 
 
 class StreamUndo:

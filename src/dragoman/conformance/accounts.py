@@ -1,8 +1,8 @@
 """The account of every field of a dialect: where its value goes.
 
 Each dialect's folder holds a `fields.toml` with a table per section (request, reply, stream). A key is a field's path
-in the notation of the vendor's types (`a.b`, `a[]`, `a{}`, `a<kind>`; `a=Class` is an object told elsewhere), or the
-beginning of many, with `*` at its end (the longest that fits a path counts), or `*.name` for every field of a name.
+in the notation of the vendor's types (`a.b`, `a[]`, `a{}`, `a<kind>`; `a=Class` is an object with its own table), or
+the beginning of many, with `*` at its end (the longest that fits a path counts), or `*.name` for every field of a name.
 A value is one of
 
     carried: where      a canonical field holds it
@@ -10,7 +10,7 @@ A value is one of
     extra               kept for its own dialect, noted elsewhere
     declared: why       not supported
 
-The table `totals` counts the paths themselves. The tests measure each account; nothing here is taken on faith.
+The table `totals` counts the paths themselves. Tests measure each account.
 """
 
 import tomllib

@@ -1,7 +1,7 @@
 """Each canonical field in each dialect, measured: encode a value that has it, decode it again, read the notes.
 
-carried   it reads back as it was, and no note speaks of it
-altered   it reads back otherwise, or a note says it was said otherwise
+carried   it reads back the same, without a note
+altered   it reads back changed, or a note says that it was changed
 dropped   it does not read back
 """
 

@@ -1,4 +1,4 @@
-"""`verify` from inside a running gateway, for its console: the configured providers, with each finished cell told."""
+"""`verify` inside a running gateway, for its console: plays scenarios at the configured providers."""
 
 from collections.abc import Callable, Sequence
 

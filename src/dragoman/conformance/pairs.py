@@ -183,7 +183,7 @@ def _judge(
     if after is not None and (found is not None or any(mark.encode() in wire for mark in probe.marks)):
         return PairCell("adapted", why)
     if after is not None and _speaks_of(probe, [note for note in notes if note.kind != "dropped"]):
-        return PairCell("adapted", why)  # said in a way that only its effect shows
+        return PairCell("adapted", why)  # its form is ours, so only its effect can be found
     return PairCell("lost", why)
 
 

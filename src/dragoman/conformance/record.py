@@ -1,4 +1,4 @@
-"""Record and replay: real traffic of scenarios, scrubbed, as cases on disk; and the same scenarios out of them.
+"""Record and replay: keeps the traffic of scenarios on disk, without secrets, and plays scenarios from it.
 
 The folder is a corpus as `dragoman pairs` reads it (`cases/<dialect>/<case>/` with meta.json, request.json, reply.json
 or stream.*), and `targets.json` beside it. No key, address or header that names a person is written.

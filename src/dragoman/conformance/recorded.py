@@ -100,7 +100,7 @@ def tally_pair(cases: list[Case], source: str, target: str) -> Tally:
             setattr(tally, kind, getattr(tally, kind) + 1)
             try:
                 value, notes = run()
-            except Exception as error:  # whatever it is, it is this case's failure
+            except Exception as error:  # any exception is a failure of this case
                 tally.failed.append(f"{case.name} ({kind}): {type(error).__name__}: {error}")
             else:
                 _count(tally, to_builtins(value), notes)

@@ -25,7 +25,7 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
     repeat: int = 1
     timeout_s: float = 60.0
     parallel: int = 4  # scenarios at once
-    meaning: bool = True  # hold the model to what it says
+    meaning: bool = True  # judge the words of answers too
 
 
 class VerifyCell(Struct, kw_only=True):
@@ -83,7 +83,7 @@ async def verify(
             if watch is not None:
                 watch(run, cell)
 
-        # by scenario, then target: every server has a little to do, none has much at once
+        # by scenario, then target: this spreads the load over all servers
         await asyncio.gather(*(one(target, scenario) for scenario in scenarios for target in ready))
     finally:
         if line is None:

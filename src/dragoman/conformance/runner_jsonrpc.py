@@ -81,7 +81,7 @@ def _encode_part(part: Part, at: At, notes: Notes) -> list[JsonObject]:
         case Image():
             image = encode_image(part, at, notes)
             return [{"image": image}] if image is not None else []
-        case _:  # thoughts are shown, not taken back
+        case _:  # the door accepts no thoughts in requests
             return []
 
 

@@ -51,8 +51,9 @@ ScenarioOutcome: TypeAlias = Literal["PASS", "FAIL", "SKIP"]
 UNKNOWN_MODEL = "no-such-model-4711"
 AGAIN = 2  # times a busy server is asked again
 LONGEST_WAIT_S = 20.0
-VENDORS = ("openai", "anthropic", "gemini")  # they do have a token count
-ANY_MODEL = ("", "compatible", "llamacpp", "lmstudio", "vllm", "sglang", "gpustack", "litellm")  # whatever it can
+VENDORS = ("openai", "anthropic", "gemini")  # they count tokens
+# These may run any model, so their abilities are unknown.
+ANY_MODEL = ("", "compatible", "llamacpp", "lmstudio", "vllm", "sglang", "gpustack", "litellm")
 ONE_MODEL = ("llamacpp", "lmstudio", "vllm", "sglang")  # these often serve one model under any name
 
 
@@ -136,7 +137,7 @@ class Player:
             self.done.outcome, self.done.words = "FAIL", str(reason)
         except LossError as error:
             self.done.outcome, self.done.words = "SKIP", f"the request cannot be written: {error}"
-        except Exception as error:  # a converter that raises is a cell that is red
+        except Exception as error:  # an exception of ours fails this cell, not the run
             self.done.outcome, self.done.words = "FAIL", f"{type(error).__name__}: {error}"
         self.done.seconds = sum(exchange.seconds for exchange in self.done.exchanges)
         return self.done
@@ -164,7 +165,7 @@ class Player:
     async def _show_other(self, text: str) -> None:
         """A model that cannot see may guess right. Then it gives the same answer to another picture."""
         if self.line.offline:
-            return  # only what was recorded can be asked
+            return  # a recording has no answer to this question
         turns = [_with_picture(turn, self.scenario.other_picture) for turn in self.scenario.turn]
         if await self._talk(turns) == text:
             raise Skipped("the answer to another picture is the same: the model did not see it")

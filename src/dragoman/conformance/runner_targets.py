@@ -46,8 +46,8 @@ class VerifyTarget(Struct, frozen=True, kw_only=True):
     stream_usage: bool = True
     gateway: bool = False  # a gateway: it takes all of its dialect, so no pass changes the request for it
     skip: str = ""  # why it cannot be asked
-    named: bool = False  # on the command line: then an answer is expected
-    down: str = ""  # why a named one cannot be asked: that is a failure
+    named: bool = False  # named on the command line, so it must answer
+    down: str = ""  # why a named one cannot be asked, which is a failure
 
     def profile(self, model: str, learned: Mapping[str, object] | None = None) -> Profile:
         if self.kind:

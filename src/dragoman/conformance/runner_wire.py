@@ -30,7 +30,7 @@ class WireRequestToSend(Struct, frozen=True, kw_only=True):
     method: str = "POST"
     headers: dict[str, str] = {}
     wrong_key: bool = False
-    hang_up: Callable[[bytes], bool] | None = None  # told each piece; True: that is enough
+    hang_up: Callable[[bytes], bool] | None = None  # called with each piece of the body; True: hang up
 
 
 class WireExchange(Struct, kw_only=True):
@@ -45,7 +45,7 @@ class WireExchange(Struct, kw_only=True):
     failure: Failure | None = None  # there was no answer, or it broke off
     seconds: float = 0.0
     left: bool = False  # we hung up
-    remark: str = ""  # what a reader should know
+    remark: str = ""  # a remark for the report
 
 
 class WireLine(Protocol):
@@ -87,7 +87,7 @@ class LiveSender:
         origin = origin_of(url)
         secret = Secret(WRONG_KEY, origin) if ask.wrong_key else target.key
         headers = build_headers(ask.headers, target.headers, target.auth, Key(0, secret), origin)
-        longer_s = timeout_s + 1.0  # our own clock ends it, and says how long that was
+        longer_s = timeout_s + 1.0  # our own timer fires first, with a better message
         limits = Timeouts(connect_s=min(5.0, longer_s), idle_s=longer_s)
         opened = await self._transport.open(
             url,

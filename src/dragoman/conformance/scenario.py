@@ -67,7 +67,7 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     model: Literal["", "unknown"] = ""
     key: Literal["", "wrong"] = ""
     unpaired: bool = False
-    other_picture: dict[str, str] = {}  # it must change the answer: else the model did not see the first one either
+    other_picture: dict[str, str] = {}  # with it the answer must change; otherwise the model saw neither picture
     turn: tuple[ScenarioTurn, ...] = ()
     offered: tuple[Tool, ...] = ()  # filled in from the file's [tool.*] tables
 

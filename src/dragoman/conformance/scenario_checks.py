@@ -1,7 +1,7 @@
 """Whether an answer is what a scenario expects: plain functions from an answer to complaints.
 
-The form of an answer (finish, calls that fit their schemas, usage, the order of a stream) is asked of every server;
-its meaning (which words it says) only of models that understand.
+The form of an answer (finish, calls that fit their schemas, usage, the order of a stream) is checked at every server.
+Its words are checked only if the model can be expected to understand.
 """
 
 import re

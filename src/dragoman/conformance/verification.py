@@ -39,7 +39,7 @@ MODELS = {
     "zai": "glm-4.6",
     "moonshot": "kimi-k2-thinking",
 }
-FRONTS = ("openai", "anthropic", "gemini", "ollama", "groq")  # what the doors are tried in front of
+FRONTS = ("openai", "anthropic", "gemini", "ollama", "groq")  # the providers behind the gateway whose doors are tested
 
 
 @asynccontextmanager

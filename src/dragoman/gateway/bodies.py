@@ -137,7 +137,7 @@ def load_without_tools(
     tools = known.find(owner, bytes(text))
     values: Json = None
     if tools is not None:  # fast path: tools known
-        with suppress(DecodeError):  # the slow way says where
+        with suppress(DecodeError):  # the slow path raises the error again, with its place
             values = {key: load_member(value) for key, value in members.items() if key != keys[0]}
     if values is None:
         return LoadedBody(_check(load_json(data, strict=True), data, limits, members), None, bytes(text))

@@ -132,7 +132,7 @@ async def take_in_turns(scope: Scope, path: str, raw: bytes) -> ClientRequest:
     if hit is not None:
         found = await off_loop(is_large(hit.new or hit.short), decode_turns, scope, raw, path, hit)
     if found is None or found[0].known is None or not found[0].known.history.chunks:
-        scope.large = is_large(raw)  # to read or to write all of it
+        scope.large = is_large(raw)  # reading and writing it takes long
     if found is None and scope.large:
         found = await off_loop(True, decode_all_turns, scope, raw, path)
     client_request, history = found or decode_all_turns(scope, raw, path)
@@ -398,7 +398,7 @@ def stream_type(scope: Scope) -> str:
 
 async def whole(scope: Scope, answer: OpenAnswer) -> bytes:
     """The body of an unstreamed answer, in the client's dialect."""
-    if answer.plain and scope.resolved is None and not scope.makes_names:  # nothing of it is kept
+    if answer.plain and scope.resolved is None and not scope.makes_names:  # no later request needs a part of it
         return answer.raw
     reply, client_request = answer.reply, scope.client_request
     if reply is None or client_request is None:

@@ -62,7 +62,7 @@ class LoopOptions(Struct, kw_only=True):
     mode: LoopMode = "auto"
     show: ShowCalls = "reasoning"
     limits: Limits = Limits()
-    calls: bool = False  # the answer lists every call, and says in words that there is none (mission D9)
+    calls: bool = False  # the answer lists every call, or has a sentence that there was none (mission D9)
 
 
 def read_loop_options(scope: Scope) -> LoopOptions | None:

@@ -35,7 +35,7 @@ from dragoman.way_back import open_carrier
 
 log = logging.getLogger(__name__)
 MOST_MENDED = 5  # in one line of the log
-MOST_NOTES = 1000  # of one request that are told and counted: each is looked at, and some have 100,000
+MOST_NOTES = 1000  # the first notes of a request; some requests have 100,000
 CHARS_PER_TOKEN = 4
 NO_USAGE = Usage()
 H = TypeVar("H", Reply, ReplyStart)
@@ -76,7 +76,7 @@ class Scope:
         self.failure: Failure | None = None
         self.first_s: float | None = None
         self.charge: Charge | None = None  # what it holds of its key
-        self.makes_names = False  # its answer may make things at the provider that later requests name
+        self.makes_names = False  # its answer may have ids of things at the provider, such as files
         self.events = self.streamed = 0  # of a stream so far, and its bytes: for an estimate if it breaks
         self._cost: tuple[Cost | None] | None = None  # once it is known
         self._cost_text = ""

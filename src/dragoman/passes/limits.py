@@ -169,7 +169,7 @@ def _marks(request: Request) -> list[tuple[int, int]]:
     for i, message in enumerate(request.messages):
         for j, part in enumerate(message.parts):
             kind = type(part)
-            if kind is Text:  # on its own: Python reads a field of one type faster than a field of several
+            if kind is Text:  # a branch for itself: it is the most frequent type, and faster this way
                 if part.cache is not None:  # type: ignore[union-attr]
                     found.append((i, j))
             elif kind not in _UNMARKED and part.cache is not None:  # type: ignore[union-attr]

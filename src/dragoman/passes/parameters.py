@@ -13,7 +13,7 @@ from dragoman.model.request import AnyTool, Request, ServerTool, Tool
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.profile import Profile
 
-# Said, these change nothing; some servers refuse even that ("does not support parameter presencePenalty").
+# These values are the defaults, but some servers refuse them too ("does not support parameter presencePenalty").
 NEUTRAL: dict[str, object] = {
     "frequency_penalty": 0,
     "presence_penalty": 0,
@@ -95,7 +95,7 @@ def _spell(request: Request, profile: Profile) -> Request:
         if setting.budget is not None and "reasoning_effort" in profile.on:
             return request  # the same key says the budget
         own = {**profile.on, **request.extras.get(profile.dialect, {})}
-        rest = None if setting.budget is None else setting  # a budget says more than "think"
+        rest = None if setting.budget is None else setting  # a budget is kept, because it is more than "think"
         request = replace(request, reasoning=rest, extras={**request.extras, profile.dialect: own})
     return request
 

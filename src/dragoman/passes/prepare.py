@@ -88,7 +88,7 @@ FREEFORM = "a call or result in free text"
 NESTED_RESULT = "a result in a result"
 FAILED_RESULT = "a result that failed"
 TURN_KEYS = "a key of the target's own on a turn or a result"
-MEDIA = frozenset({Image, Document, Audio, Video, Opaque, NESTED_RESULT})  # and what is treated with them
+MEDIA = frozenset({Image, Document, Audio, Video, Opaque, NESTED_RESULT})  # handled by the same passes
 CALLS = frozenset({ToolCall, ToolResult})
 INSTRUCTIONS = frozenset({"system", "developer"})
 
@@ -166,7 +166,7 @@ class PassStep(Struct, frozen=True):
     run: Callable[[Request, Profile, Notes], Request]
     needs: frozenset[object] = frozenset({ANYTHING})
     when: Callable[[Profile], bool] = lambda profile: True
-    adds: bool = True  # whether a request may hold more kinds of things after it
+    adds: bool = True  # whether it may add kinds of parts or settings
 
 
 def _with(*found: object) -> frozenset[object]:
@@ -285,7 +285,7 @@ def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
 # Not content but orders: an answer that knows nothing of them answers another question.
 ORDERS = frozenset({"compaction_trigger"})
 ORDER_KEY = "compaction"  # of Anthropic: the answer is a summary of the conversation, which takes its place
-REFERENCE = "item_reference"  # to what only its own provider has
+REFERENCE = "item_reference"  # names an item that only its provider has stored
 COMPACTED = "compaction"  # stands for the turns before it, which the client no longer sends
 
 

@@ -47,7 +47,7 @@ class Thinking(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     least: int = 0  # tokens of a budget
     most: int | None = None
     inside: bool = False  # a budget must be smaller than the output limit
-    on: str | None = None  # the word that says no more than "think", where there is no other way to say it
+    on: str | None = None  # the effort that means just "think", if there is no switch for it
     off: bool = True  # whether it can be switched off
     efforts_off: tuple[str, ...] | None = None  # the words it takes while it is switched off; None: all of its words
     default: Literal["on", "off"] = "off"  # what it does when the request does not say
@@ -103,7 +103,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     first_user: bool = False
     prefill: bool = True  # the last turn may be the assistant's
     empty_text: bool = True  # empty and blank text is taken
-    empty_content: Literal["any", "null", "blank"] = "any"  # what a turn says that only calls
+    empty_content: Literal["any", "null", "blank"] = "any"  # the content of a turn that has only calls
     lead_system: Literal["keep", "one", "user"] = "keep"
     mid_system: Literal["keep", "placed", "user", "lead"] = "keep"
     developer: bool = True  # knows the role
@@ -112,13 +112,13 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     takes_turn_extras: tuple[str, ...] | None = None  # the only keys that a turn may bear; result.name: of a result
     empty_calls: bool = False  # an empty list of calls on a turn is taken
     result_ids: bool = False  # a result must say the id of its call, which its dialect may leave out
-    failed_needs_text: bool = False  # a result that says it failed must say something
+    failed_needs_text: bool = False  # a result marked as failed needs a text
     billing: bool = False  # reads Claude Code's billing line
 
     # schemas
     native: bool = False  # the client speaks this dialect too: its schemas are the target's own
     schema: str = "any"  # the language of tool parameters, see schemas.py
-    strict_schema: str | None = None  # the language strict promises; None: strict cannot be said
+    strict_schema: str | None = None  # the schema language of strict tools; None: no tool may be strict
     strict_alike: bool = False  # all tools must be strict, or none
     output_schema: str | None = None  # the language of answers; None: as the tools'
     json_not_with: tuple[Literal["tools", "forced", "stream"], ...] = ()  # where an answer held to JSON is refused
@@ -149,21 +149,21 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     samplers: tuple[str, ...] = ("temperature", "top_p", "top_k")
     tolerated: dict[str, tuple[float, float]] = {}  # values taken even while it thinks, besides a temperature of 1
     one_sampler: bool = False  # temperature or top_p, not both
-    effort_with_tools: Literal["any", "unsaid", "none"] = "any"  # what may be said about thinking beside tools
+    effort_with_tools: Literal["any", "unsaid", "none"] = "any"  # which effort a request with tools may have
 
     # parameters
     state_keys: tuple[str, ...] = ()  # keys of the dialect's own that name a conversation the target itself keeps
     allowed_tools: bool = True  # some of the tools may be named as the only ones; else the others are left out
-    choice_alone: bool = True  # which tool to call may be said where there are no tools
+    choice_alone: bool = True  # tool_choice is accepted without tools
     rejects: tuple[str, ...] = ()  # fields of Request that are refused
     rejects_extras: tuple[str, ...] = ()  # keys of the dialect's own that are refused
-    # By dialect, keys of its own that this one has too: which words it takes, () is any. a.b is the key b in a.
+    # Keys of other dialects that this one takes too, by dialect, with the accepted values; () is any. a.b: key b in a.
     shared_extras: dict[str, dict[str, tuple[str, ...]]] = {}
     older_forms: dict[str, tuple[str, ...]] = {}  # spellings that few servers take, () is any
     wrong_forms: tuple[str, ...] = ()  # spellings of another dialect's form that its clients send now and then
     takes_older: bool = False  # these too
     maker: bool = False  # of the dialect: takes the keys that its dialects share
-    early_usage: str = ""  # the option of streams, beside the one for usage, that has every chunk tell it
+    early_usage: str = ""  # the stream option that puts the usage into every chunk
     stream_keys: tuple[str, ...] = ()  # keys of the dialect's own that are refused without a stream
     takes_extras: tuple[str, ...] | None = None  # the only keys of the dialect's own that are taken
     takes_tool_extras: tuple[str, ...] | None = None
@@ -175,14 +175,14 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     metadata_limits: tuple[int, int, int] | None = None  # pairs, characters of a key, characters of a value
     most_output: int | None = None  # tokens of one answer
     window: int | None = None  # tokens of prompt and answer together; a larger limit is refused
-    needs_output: int | None = None  # a limit must be said: the encoder writes this if the request says none
+    needs_output: int | None = None  # the limit to send if the request has none, for servers that demand one
     most_tools: int | None = None
     empty_tools: bool = False  # an empty list of tools is taken
     limit_keys: tuple[str, ...] = ()  # the two wire names of max_output, the usual one first
     words: dict[str, tuple[str, ...]] = {}  # the only values a word may have
-    forced_word: str | None = None  # how it says that a call must be made
+    forced_word: str | None = None  # its word for "a call must be made"
     off: dict[str, Any] = {}  # keys of the dialect's own that switch thinking off, where no common word does
-    on: dict[str, Any] = {}  # the same for on, where a request says that and no more
+    on: dict[str, Any] = {}  # the same for on, if a request asks for thinking and nothing else about it
     reasoning_words: dict[str, tuple[str, ...]] = {}  # keys of the dialect's own, in `reasoning`: the only values taken
     spelling: dict[str, Any] = {}  # `~` keys of the dialect: which of two wire names is meant
     omit_neutral: bool = False  # values that say nothing are refused too
@@ -200,7 +200,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     media: MediaForms = MediaForms()
     assistant_media: MediaForms | None = None  # of turns of the assistant; None: as in all others
     lacks: tuple[Feature, ...] = ()
-    policy: dict[Feature, Policy] = {}  # what to do about what it lacks; emulate unless said
+    policy: dict[Feature, Policy] = {}  # what to do about each lacking feature; default: emulate
     keep_thinking: bool = False  # a forced call gives way to thinking, not the other way round
 
     def is_off(self, extras: Extras) -> bool:

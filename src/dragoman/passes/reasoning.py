@@ -236,7 +236,7 @@ def _has_echo(message: Message, dialect: str) -> bool:
     return "reasoning_content" in own or "reasoning_content" in own.get("~blank", ())
 
 
-LOST = "(not kept)"  # stands for a thought that is gone, where a model cannot be told not to think
+LOST = "(not kept)"  # replaces a lost thought, for models that cannot stop thinking
 
 
 def require_echo(request: Request, profile: Profile, notes: Notes) -> Request:

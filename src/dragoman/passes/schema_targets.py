@@ -26,14 +26,14 @@ CORE = frozenset({"type", "description", "enum", "properties", "required", "item
 
 class SchemaTarget(Struct, frozen=True, kw_only=True):
     keywords: frozenset[str] | None = None  # None: all of JSON Schema
-    refs: bool = True  # may point; otherwise what is pointed at is written out
-    null: Literal["type", "nullable", "any_of"] = "type"  # how it says "or null"
+    refs: bool = True  # takes $ref; otherwise the definition is written in its place
+    null: Literal["type", "nullable", "any_of"] = "type"  # its form of "or null"
     strings_only: bool = False  # an enum's values must be strings
     null_in_enum: bool = True
     formats: dict[str, frozenset[str]] | None = None  # per type; None: any
     items: bool = False  # an array must say what of
     open_objects: bool = True  # additionalProperties: false may be missing
-    closed_objects: bool = True  # additionalProperties: false may be said
+    closed_objects: bool = True  # takes additionalProperties: false
     all_required: bool = False
     limits: bool = True  # numbers, lengths and counts may be limited
     empty: Literal["properties", "bare", "absent"] = "properties"  # a tool without parameters
@@ -53,7 +53,7 @@ _ANTHROPIC_NAMES = Spelling(letters="a-zA-Z0-9_.-", longest=64)
 _GEMINI_NAMES = Spelling(letters="A-Za-z0-9_", first="A-Za-z_", longest=64)
 
 LANGUAGES: dict[str, SchemaTarget] = {
-    # Whatever it says goes through; only what is no schema at all is mended.
+    # Any schema passes unchanged; only values that are no schema are repaired.
     "any": SchemaTarget(empty="bare"),
     # OpenAI: "object schema missing properties", "array schema missing items" (FIELD-CASES 63)
     "openai": SchemaTarget(items=True),
@@ -76,7 +76,7 @@ LANGUAGES: dict[str, SchemaTarget] = {
         keywords=CORE
         | REFS
         | {"const", "anyOf", "allOf", "format", "additionalProperties", "title", "default"}
-        # minItems only 0 or 1: told in the description instead
+        # takes minItems 0 or 1 only; others go into the description
         | {"$schema"},
         items=True,
         open_objects=False,

@@ -27,7 +27,7 @@ class WebSearch(Struct, frozen=True, kw_only=True):
     only: list[Any] | None = None  # domains
     never: list[Any] | None = None
     place: JsonObject | None = None  # Anthropic and Responses say it alike
-    size: str | None = None  # how much of what is found the model reads; OpenAI's word
+    size: str | None = None  # how much of the results the model reads; OpenAI's word
     other: tuple[str, ...] = ()  # keys that only its own provider knows
 
 

@@ -41,7 +41,7 @@ def fit_thinking(request: Request, profile: Profile, notes: Notes) -> Request:
 def _fit_words(request: Request, profile: Profile, notes: Notes) -> Request:
     """ "Unsupported value: 'all_turns' is not supported with this model." Codex says it to every model."""
     setting, dialect = request.reasoning, profile.dialect
-    beside = request.extras.get(dialect, {})  # a `reasoning` that says nothing else stays whole
+    beside = request.extras.get(dialect, {})  # a `reasoning` without a known setting stays here
     own = setting.extras.get(dialect, {}) if setting is not None else beside.get("reasoning")
     if not isinstance(own, dict):
         return request

@@ -65,7 +65,7 @@ def _join(request: Request, notes: Notes, fits: Fits) -> Request:
 
 def _join_run(run: Sequence[Message], place: int, notes: Notes) -> Message:
     extras: dict[str, dict[str, Any]] = {}
-    tellers: dict[tuple[str, str], int] = {}  # the turn that said a key last
+    tellers: dict[tuple[str, str], int] = {}  # the last turn that had a key
     for i, message in enumerate(run, place):
         for dialect, keys in message.extras.items():
             joined = extras.setdefault(dialect, {})

@@ -92,7 +92,7 @@ class PostgresKeyStore(KeyRules):
                 finally:
                     connection.terminate()
             with suppress(*AWAY):
-                await self._look()  # says that it is away, if it is
+                await self._look()  # sets `away` if the database does not answer
             await asyncio.sleep(LOOK_S)
 
     async def _look(self) -> None:

@@ -26,7 +26,7 @@ LONG = 100  # characters
 class Conversation(Struct, frozen=True):
     """What tells a conversation from others of the same client."""
 
-    first: str  # said by the user; of a long text its hash, because each turn's key has it in it
+    first: str  # the user's first text; a hash of it if it is long, because the key of each turn contains it
     turns: int  # of the assistant, so far
     by_id: bool  # the client repeats the ids of calls
 

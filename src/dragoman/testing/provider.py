@@ -60,7 +60,7 @@ Brain: TypeAlias = Callable[[Request], ScriptedAnswer]
 _MODELS = {"openai": "gpt-4o", "anthropic": "claude-sonnet-4-6", "gemini": "gemini-2.5-flash", "ollama": "qwen3"}
 SSE_TYPE = "text/event-stream"
 _TALKS = ("conversation", "cached_conversation")
-_ANY_SERVER = ("models", "model", "embeddings", "speech")  # behind OpenAI's paths, whatever else a server speaks
+_ANY_SERVER = ("models", "model", "embeddings", "speech")  # every server has these at OpenAI's paths
 
 
 class Provider:
@@ -337,7 +337,7 @@ class Provider:
             frames = cut_frames(scripted, dialect) if streamed else [scripted]
             return await self._write(http, seen, frames, streamed, fault)
         events = list(add_vendor_ids(_events(scripted, request), self.kind, dialect))
-        if isinstance(events[0], ReplyFailed) and events[0].failure.status is not None:  # no stream has begun
+        if isinstance(events[0], ReplyFailed) and events[0].failure.status is not None:  # before the stream begins
             raise self._refuse(dialect, events[0].failure.status, events[0].failure.message)
         if self._seals:
             events = list(seal_events(hide_thoughts(events, body, self.kind, dialect), self.kind, dialect, body))
@@ -361,7 +361,7 @@ class Provider:
 
     def _stream(self, dialect: str, events: list[Event], request: Request) -> list[bytes]:
         odd = find_oddity(self.kind, dialect, self._odd)
-        if odd.usage:  # the encoder tells it to those who ask
+        if odd.usage:  # our encoder writes usage only if the request asks for it
             own = {**request.extras.get(dialect, {}), "stream_options": {"include_usage": True}}
             request = replace(request, extras={**request.extras, dialect: own})
         encoder = find_dialect(dialect).stream_encoder(Notes(), request)

@@ -41,7 +41,7 @@ _TOLERANT = {"vllm", "sglang", "gpustack", "llamacpp", "lmstudio", "ollama", "op
 _RANGES = {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2)}
 
 
-# What the checkers find and the server takes all the same, as recorded traffic shows: worth a warning, not a refusal.
+# Objections of the checkers that the real server does not have (recorded traffic): a warning, not a refusal.
 _SHAPES = r"Invalid value: '\w+'\. Supported values"
 _TAKEN: dict[str, str] = {
     "anthropic": r"first message must use",
@@ -168,7 +168,7 @@ def _plain(found: list[str]) -> list[Complaint]:
     return [_sort(message) for message in found]
 
 
-# The checkers' words where the server's own are known better (recorded traffic).
+# The server's own words (recorded traffic) in the place of the checkers' words.
 _WORDS = {
     "[] is too short - 'messages'": Complaint(
         "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead.",

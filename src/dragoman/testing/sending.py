@@ -28,7 +28,7 @@ class Recorded:
         self.dialect: str | None = None  # None: not one of the conversation's endpoints
         self.fault: str | None = None  # the name of the fault it met
         self.refused: str | None = None  # why it was refused, in the vendor's words
-        self.warnings: list[str] = []  # what the real server accepts silently and then drops or misreads
+        self.warnings: list[str] = []  # parts of the request that the real server accepts and then drops or misreads
         self.status: int | None = None
         self.frames_sent = 0
         self.left = False  # the client disconnected before the end

@@ -570,7 +570,7 @@ def find_head(state: UpstreamState, key: Key, call: UpstreamCall, traced: dict[s
         headers.update(traced)
     head = make_head(join_url(spec.base_url, call.path), headers, spec.network)
     if traced is None:
-        if len(state.heads) >= MOST_HEADS:  # clients choose some of it
+        if len(state.heads) >= MOST_HEADS:  # clients choose a part of the key, so it could grow for ever
             state.heads.clear()
         state.heads[at] = head
     return head

@@ -23,9 +23,9 @@ from dragoman.read_struct import read_struct
 from dragoman.upstream.keys import Auth
 
 FILE = "profiles.toml"
-KNOWN_MODELS = "known_models.json"  # facts that servers do not tell; made by tools/known_models.py
+KNOWN_MODELS = "known_models.json"  # facts that servers do not publish; made by tools/known_models.py
 ALL = ("*",)  # models
-_WHOLE = ("tool_names", "call_ids", "thinking")  # records said anew, not key by key
+_WHOLE = ("tool_names", "call_ids", "thinking")  # these tables are replaced as a whole
 
 
 class Kind(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,15 +34,15 @@ class Kind(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     title: str
     dialects: tuple[str, ...]
-    base_url: str = ""  # "": each provider of this kind says its own
+    base_url: str = ""  # "": each provider of this kind has its own in the configuration
     urls: dict[str, str] = {}  # of dialects that have another one
     auth: Auth = "bearer"
     keys: tuple[str, ...] = ()  # environment variables, the first that is set
     prefixes: tuple[str, ...] = ()
-    default_model: str = ""  # of commands that are told none
+    default_model: str = ""  # for commands that are called without one
     lists: bool = True  # has a list of models by the names that requests use
     tokenize: str = ""  # where it counts the tokens of a conversation of Chat
-    models_path: str = ""  # of a list that says more than the usual one
+    models_path: str = ""  # a list of models with more facts than the usual one
     seen: tuple[str, ...] = ()
     notes: str = ""
     profile: dict[str, Any] = {}

@@ -92,7 +92,7 @@ def split(
 ) -> tuple[ClientRequest, int]:
     """What to ask, and how often: more than once if several answers are wanted from a target that gives one."""
     upstream = state.spec
-    if upstream.kind == DEMO:  # it gives as many as it is asked for
+    if upstream.kind == DEMO:  # it can give several answers itself
         return client_request, 1
     name = choose_dialect(upstream, client_request.dialect.name, target.model)
     profile = profile_for(upstream.kind, target.model, name, upstream.overrides, upstream.rows)

@@ -81,7 +81,7 @@ class Routes(Struct, frozen=True, kw_only=True):
 
     upstreams: tuple[Upstream, ...]
     aliases: dict[str, tuple[str, ...]] = {}  # a name, perhaps with *, -> model names, tried in order
-    listed: Mapping[str, Collection[str]] = {}  # upstream -> its models by its own list, if it has told them
+    listed: Mapping[str, Collection[str]] = {}  # upstream -> the models in its own list, if it sent one
     rules: tuple[RouteRule, ...] = ()
     fallback: bool = True  # a name that nothing knows goes to the first upstream
     rows: Rows | None = None

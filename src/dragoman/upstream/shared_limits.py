@@ -20,7 +20,7 @@ BUCKETS = 128  # in a ring: more than a minute has
 PLACES = 4096  # upstreams, keys and teams with a limit; beyond that, two share a place, which is only stricter
 KINDS = ("rpm", "tpm")
 FLOOR, TOTAL = 2 * BUCKETS, 2 * BUCKETS + 1  # cells behind the buckets: the oldest that counts, and the sum from it on
-RING = 2 * BUCKETS + 2  # the number of each bucket and what is in it, and these two
+RING = 2 * BUCKETS + 2  # a number and a count for each bucket, then FLOOR and TOTAL
 
 
 class SharedMemory:
@@ -38,7 +38,7 @@ class SharedMemory:
             os.ftruncate(self.file, size)
         else:
             with tempfile.TemporaryFile() as file:
-                file.write(bytes(size))  # all of it: a full disk would end a process that writes to it later
+                file.write(bytes(size))  # written now: on a full disk a later write would kill the process
                 file.flush()
                 self.file = os.dup(file.fileno())
         cells = memoryview(mmap(self.file, size)).cast("q")

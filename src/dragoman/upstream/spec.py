@@ -59,4 +59,4 @@ class Target(Struct, frozen=True):
 
     upstream: Upstream
     model: str
-    effort: str | None = None  # how much it shall think, if the name that was asked for says so
+    effort: str | None = None  # the effort, if the requested name contains one

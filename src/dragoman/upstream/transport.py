@@ -23,7 +23,7 @@ from dragoman.upstream.http.request import RequestHead, SplitUrl, find_head
 from dragoman.upstream.spec import Caps, Timeouts
 
 USUAL = Caps()
-STALE_S = 1.0  # a server that had closed an idle connection says so at once
+STALE_S = 1.0  # a connection that was closed while idle fails within this time
 WORKED_S = 5.0  # a server that hangs up after this long has worked on the request
 
 

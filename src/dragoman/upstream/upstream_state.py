@@ -60,7 +60,7 @@ class UpstreamState:
         self.cards: dict[str, ListedModel] = {}  # by model: describe
         self.listed_at = -inf  # when it was asked for the list
         self.list_due = -inf  # when it is to be asked again
-        self.list_failure = ""  # why it did not tell
+        self.list_failure = ""  # why the list could not be read
         self.no_counters: set[str] = set()  # addresses at which it counts no tokens
         self.destinations: dict[tuple[str, str], Destination] = {}  # by client's dialect and model: find_destination
         # The heads of requests, by path, key and the dialect's own headers: find_head in answer.py.

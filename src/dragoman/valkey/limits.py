@@ -26,7 +26,7 @@ KINDS = ("rpm", "tpm")
 HELLO_S = 0.5  # what others used since the last hello is not seen if Valkey goes away
 LEASE_S = 3.0  # as in limits.lua: after it the others keep this process's share for it
 LAG_S = 1.5 * LEASE_S  # until then the others may still use all that becomes free
-RECOVER_S = 2.0  # after Valkey lost its memory: every process has said by then what it has seen
+RECOVER_S = 2.0  # after Valkey lost its memory: within it every process reports its counts
 LOOK_S = 1.0  # if the message that wakes a waiting request is lost
 LOCAL_LOOK_S = 0.1  # without Valkey
 UNMET_REPLICAS = 10  # the share of a process that never reached Valkey is one part in so many
@@ -213,7 +213,7 @@ class ValkeyLimits:
                 self._take_replicas([name.decode() for name in reply[5]])
         if failed := next((reply for reply in replies if isinstance(reply, BaseException)), None):
             raise failed
-        if lost:  # it is told everything, before anything that it says now replaces what was seen
+        if lost:  # report our counts first: its empty answer must not replace them
             await self._hello(again=True)
 
     def _take_replicas(self, names: list[str]) -> None:
@@ -420,7 +420,7 @@ class ValkeyQueue:
         changes: list[str | int] = []
         bucket = int(grant.server_s)
         if grant.local:
-            return  # it was counted here, and stays counted: Valkey is told the whole
+            return  # counted locally; Valkey gets the sum with the next hello
         if not sent:
             for kind, weight in self._weights(grant.tokens).items():
                 changes += [kind, bucket, -weight]

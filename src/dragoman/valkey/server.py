@@ -58,7 +58,7 @@ class ValkeyServer:
         if self._client is None:
             self._client = Redis.from_url(
                 self._url,
-                socket_timeout=None,  # `_send` has its own
+                socket_timeout=None,  # `_send` has a timeout of its own
                 socket_connect_timeout=self._answer_s,
                 retry=Retry(NoBackoff(), 0),
                 protocol=2,

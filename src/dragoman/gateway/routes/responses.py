@@ -57,7 +57,7 @@ async def resolve(
             return resolved  # not ours: its provider may know it
         raise UpstreamError(_unknown_previous(previous))
     if found.upstream and _goes_to_responses(client_request, now, found.upstream):
-        return resolved  # who answered it still has it
+        return resolved  # its provider has stored it
     rest = {key: value for key, value in own.items() if key != PREVIOUS}
     extras = {**client_request.request.extras, RESPONSES: rest}
     messages = client_request.request.messages

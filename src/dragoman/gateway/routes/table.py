@@ -28,7 +28,7 @@ _LONG_TEXT_BYTES = 8 * 1024 * 1024
 class Route(Struct, frozen=True, kw_only=True):
     method: str
     door: Door
-    dialect: Dialect  # in which errors are said
+    dialect: Dialect  # its form is used for errors
     access: AccessClass
 
     @property

@@ -53,7 +53,7 @@ class StoredResponse(Struct, kw_only=True):
     messages: tuple[Message, ...]
     wire: bytes  # as the client got it
     input: bytes = b"[]"  # the items it asked with
-    upstream: str = ""  # who answered, if with an id of its own
+    upstream: str = ""  # the upstream that answered, if the id is its own
     created: float = 0.0
 
 

@@ -269,7 +269,7 @@ def _fill(draft: Path, table: KeyTable) -> None:
         db.execute("insert into install values (?)", (table.pepper,))
         for row in table.rows:
             _put(db, row)
-        db.execute("pragma user_version = 2")  # VERSION: what is not complete has none
+        db.execute("pragma user_version = 2")  # VERSION, written last: a file without it is not complete
     finally:
         db.close()
 

@@ -61,7 +61,7 @@ class Sink(logging.Handler):
         self._lock = threading.Lock()  # threads without an event loop hand over their lines at once
         self._handing = False
         self._handed = self._written = 0  # lines; each is counted by one thread only
-        self._full = self._failed = self._told = 0  # lines dropped, and how many of them the log has told
+        self._full = self._failed = self._told = 0  # lines dropped, and how many of them the log has reported
 
     @property
     def dropped(self) -> int:

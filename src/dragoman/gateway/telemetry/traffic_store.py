@@ -218,7 +218,7 @@ def _read_word(word: str) -> tuple[str, list[str | int]]:
             return _STATES[value], []
         if name == "status":
             return "cast(status as text) like ? || '%'", [value]
-        if name == "id":  # all of it: an id may be the beginning of another
+        if name == "id":  # compared whole: one id may be the start of another
             return "lower(id) = ?", [value]
         if name in _TEXTS:
             return f"instr(lower(coalesce({name}, '')), ?) > 0", [value]

@@ -1,7 +1,7 @@
-"""Is a streamed answer one that the vendor's own client can read? The objections; an empty list means yes.
+"""Checks that a vendor's own client can read a streamed answer. The result is a list of objections.
 
-Each rule is one whose breach makes an official SDK raise, lose a call or run a wrong one (openai 2.x and openai-node,
-anthropic 0.7x, google-genai 1.x, ollama 0.6). No code is shared with the decoders.
+If a stream breaks one of these rules, an official SDK raises, loses a call or runs a wrong one (openai 2.x and
+openai-node, anthropic 0.7x, google-genai 1.x, ollama 0.6). No code is shared with the decoders.
 """
 
 import json
