@@ -4,15 +4,15 @@ from dragoman.dialects._base import Dialect, Door, KeptState, What
 from dragoman.dialects._streams import is_last
 from dragoman.dialects.anthropic.failure import decode_failure, encode_failure
 from dragoman.dialects.anthropic.note_places import locate_reply, locate_request
-from dragoman.dialects.anthropic.profile import PROFILE
 from dragoman.dialects.anthropic.reply import decode_reply, encode_reply
 from dragoman.dialects.anthropic.request import PATH, decode_request, encode_request
 from dragoman.dialects.anthropic.services import COUNT_PATH, COUNTS, MODELS
 from dragoman.dialects.anthropic.stream_decoder import StreamDecoder
 from dragoman.dialects.anthropic.stream_encoder import StreamEncoder
-from dragoman.dialects.anthropic.words import BETA_HEADER, NAME, VERSION, VERSION_HEADER
+from dragoman.dialects.anthropic.words import BETA_HEADER, DEFAULT_MAX_TOKENS, NAME, VERSION, VERSION_HEADER
 from dragoman.fields import ReplyRules
 from dragoman.jsontypes import JsonObject
+from dragoman.passes.profile import MediaForms, Profile, SearchTool, Spelling, Thinking
 from dragoman.reasoning_state.carry import StateSlots
 
 
@@ -55,6 +55,60 @@ KEPT_STATE = (
         advice="leave it out",
         is_name=lambda value: type(value) is str or (type(value) is dict and bool(value.get("id"))),
     ),
+)
+
+# What Anthropic's own server accepts for its current models. Rows of upstream/profiles.toml start from it.
+#
+# Sources: protocols digests of November 2026, FIELD-CASES appendix A.
+PROFILE = Profile(
+    kind=NAME,
+    dialect=NAME,
+    choice_alone=False,
+    results_first=True,
+    join_turns=True,
+    first_user=True,
+    prefill=False,
+    empty_text=False,
+    mid_system="placed",
+    developer=False,
+    billing=True,
+    tool_names=Spelling(longest=128),
+    call_ids=Spelling(longest=1024),
+    schema="anthropic",
+    strict_schema="anthropic_strict",
+    output_schema="anthropic_strict",
+    echo="signed",
+    seal_forms=("signature", "redacted"),
+    thoughts="not_last",
+    show_needs_mode=True,
+    effort_thinks=False,
+    thinking=Thinking(says="both", efforts=("low", "medium", "high", "xhigh", "max"), least=1024, inside=True),
+    thinking_first=True,
+    forced_choice="unless_thinking",
+    sampling="unless_thinking",
+    tolerated={"top_p": (0.95, 1)},
+    state_keys=("thread",),
+    ranges={"temperature": (0, 1)},
+    blank_stops=False,
+    cache_marks=4,
+    marks_in_results=False,
+    marks_in_order=True,
+    longest={"user": 256},
+    opaque_user=True,
+    needs_output=DEFAULT_MAX_TOKENS,
+    empty_tools=True,
+    failed_needs_text=True,
+    search_tool=SearchTool(head={"type": "web_search_20250305", "name": "web_search"}, blocks=True),
+    media=MediaForms(
+        audio=(),
+        video=(),
+        image_types=("image/jpeg", "image/png", "image/gif", "image/webp"),
+        document_types=("application/pdf", "text/plain"),
+        most_pixels=8000,
+        many_pictures=20,
+        most_pixels_of_many=2000,
+    ),
+    lacks=("choices", "json", "custom_tools", "server_tools"),
 )
 
 DIALECT = Dialect(

@@ -4,7 +4,6 @@ from dragoman.dialects._base import Dialect, KeptState, TimeKeys, What
 from dragoman.dialects._streams import is_last
 from dragoman.dialects.ollama.failure import decode_failure, encode_failure
 from dragoman.dialects.ollama.note_places import locate_reply, locate_request
-from dragoman.dialects.ollama.profile import PROFILE
 from dragoman.dialects.ollama.reply import decode_reply, encode_loaded, encode_reply
 from dragoman.dialects.ollama.request import decode_request, encode_request
 from dragoman.dialects.ollama.services import DOORS, EMBEDDINGS, MODELS
@@ -13,6 +12,7 @@ from dragoman.dialects.ollama.stream_encoder import StreamEncoder
 from dragoman.dialects.ollama.words import NAME
 from dragoman.fields import ReplyRules
 from dragoman.jsontypes import JsonObject
+from dragoman.passes.profile import MediaForms, Profile, Thinking
 
 _OWN_KEYS = {"options", "keep_alive", "think", "format", "raw", "suffix", "context", "truncate", "shift"}
 _OWN_FIELDS = {"images", "thinking", "tool_name"}
@@ -51,6 +51,25 @@ def _has_object_arguments(call: JsonObject) -> bool:
     function = call.get("function")
     return type(function) is dict and type(function.get("arguments")) is dict
 
+
+# What Ollama accepts for current models. Rows of upstream/profiles.toml start from it.
+#
+# Sources: protocols digests of November 2026, FIELD-CASES appendix A.
+PROFILE = Profile(
+    kind=NAME,
+    dialect=NAME,
+    seal_forms=(),
+    results_in_order=True,
+    empty_tools=True,
+    result_names=True,
+    join_calls=True,
+    developer=False,
+    schema="ollama",
+    output_schema="any",
+    media=MediaForms(images=("data",), documents=(), audio=("data",), video=()),  # sound goes into `images`
+    thinking=Thinking(says="effort", efforts=("low", "medium", "high", "max")),
+    lacks=("tool_choice", "parallel_off", "choices", "custom_tools", "server_tools"),
+)
 
 DIALECT = Dialect(
     name=NAME,

@@ -8,14 +8,14 @@ from dragoman.dialects.openai_chat.failure import decode_failure, encode_failure
 from dragoman.dialects.openai_chat.note_places import locate_reply, locate_request
 from dragoman.dialects.openai_chat.plain_reply import look_at_reply
 from dragoman.dialects.openai_chat.plain_request import read_plain_request
-from dragoman.dialects.openai_chat.profile import PROFILE
 from dragoman.dialects.openai_chat.reply import decode_reply, encode_reply
 from dragoman.dialects.openai_chat.request import PATH, decode_request, encode_request
 from dragoman.dialects.openai_chat.stream_decoder import StreamDecoder
 from dragoman.dialects.openai_chat.stream_encoder import StreamEncoder
-from dragoman.dialects.openai_chat.words import CALL_SEAL, NAME
+from dragoman.dialects.openai_chat.words import CALL_SEAL, LIMITS, NAME
 from dragoman.fields import ReplyRules
 from dragoman.jsontypes import JsonObject
+from dragoman.passes.profile import VISIBLE, MediaForms, Profile, Spelling
 from dragoman.reasoning_state.carry import StateSlots
 
 _SURE = ("max_completion_tokens", "response_format", "stream_options", "functions", "parallel_tool_calls", "logit_bias")
@@ -66,6 +66,52 @@ def _first_has(body: JsonObject, key: str) -> bool:
     first = choices[0] if type(choices) is list and choices else None
     return type(first) is dict and key in first
 
+
+# What OpenAI's own server accepts for its current models. Rows of upstream/profiles.toml start from it.
+#
+# Sources: protocols digests of November 2026, FIELD-CASES appendix A.
+PROFILE = Profile(
+    kind=NAME,
+    dialect=NAME,
+    choice_alone=False,
+    join_calls=True,
+    result_media=False,
+    tool_names=Spelling(longest=64),
+    call_ids=Spelling(letters=VISIBLE, longest=64),
+    schema="openai",
+    seals_bound_to="upstream",  # many servers speak this dialect, and each reads only its own
+    strict_schema="openai_strict",
+    thoughts="not_alone",
+    limit_keys=LIMITS,
+    stream_keys=("stream_options",),
+    shared_extras={
+        "openai_responses": {
+            "moderation": (),
+            "prompt_cache_options.mode": (),
+            "prompt_cache_options.ttl": ("30m",),
+            "prompt_cache_retention": (),
+            "stream_options.include_obfuscation": (),
+            "user": (),
+        }
+    },
+    older_forms={
+        "~tools": ("functions",),
+        "~tool_choice": ("function_call",),
+        "~flat": (),
+        "~form": ("function_call",),
+        "~role": ("function",),
+    },
+    wrong_forms=("~typed",),
+    result_ids=True,
+    stops=4,
+    longest={"user": 64, "cache_key": 64},
+    metadata_limits=(16, 64, 512),
+    json_word=True,
+    empty_tools=True,
+    media=MediaForms(images=("data", "url"), documents=("data", "file_id"), audio=("data",), video=()),
+    assistant_media=MediaForms(images=(), documents=(), audio=("id",), video=()),
+    lacks=("server_tools",),
+)
 
 DIALECT = Dialect(
     name=NAME,

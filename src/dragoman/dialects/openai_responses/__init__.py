@@ -5,13 +5,13 @@ from dragoman.dialects._openai_services import EMBEDDINGS, MODELS, SPEECH
 from dragoman.dialects._streams import is_last
 from dragoman.dialects.openai_responses.failure import decode_failure, encode_failure, find_failure
 from dragoman.dialects.openai_responses.note_places import locate_reply, locate_request
-from dragoman.dialects.openai_responses.profile import PROFILE
 from dragoman.dialects.openai_responses.reply import decode_reply, encode_reply
 from dragoman.dialects.openai_responses.request import decode_request, encode_request
 from dragoman.dialects.openai_responses.services import COUNTS, DOORS
 from dragoman.dialects.openai_responses.stream_decoder import StreamDecoder, StreamEncoder
-from dragoman.dialects.openai_responses.words import NAME
+from dragoman.dialects.openai_responses.words import NAME, SEALED
 from dragoman.jsontypes import JsonObject
+from dragoman.passes.profile import VISIBLE, MediaForms, Profile, SearchTool, Spelling
 from dragoman.reasoning_state.carry import StateSlots
 
 # Keys that only Responses has. Requests for embeddings and speech have an `input` too.
@@ -53,6 +53,46 @@ def recognise(body: JsonObject, what: What) -> int:
             error = body.get("error")
             return 50 if type(error) is dict and "message" in error and "type" in error else 0
 
+
+# What OpenAI's own server accepts for its current models. Rows of upstream/profiles.toml start from it.
+#
+# Sources: protocols digests of November 2026, FIELD-CASES appendix A.
+PROFILE = Profile(
+    kind=NAME,
+    dialect=NAME,
+    tool_names=Spelling(longest=128),
+    call_ids=Spelling(letters=VISIBLE, longest=64),
+    schema="openai",
+    strict_schema="openai_strict",
+    echo="signed",
+    seal_forms=("encrypted",),
+    thoughts="not_last",
+    hides_thoughts=True,
+    sealed_option=("include", SEALED),
+    stores_unasked=True,
+    state_keys=("previous_response_id", "conversation"),
+    ranges={"max_output": (16, None)},
+    stream_keys=("stream_options",),
+    shared_extras={
+        "openai_chat": {
+            "moderation": (),
+            "prompt_cache_options.mode": (),
+            "prompt_cache_options.ttl": (),
+            "prompt_cache_retention": (),
+            "stream_options.include_obfuscation": (),
+            "user": (),
+        }
+    },
+    longest={"user": 64, "cache_key": 64},
+    item_ids=64,
+    metadata_limits=(16, 64, 512),
+    json_word=True,
+    empty_tools=True,
+    search_tool=SearchTool(head={"type": "web_search"}, filters="filters", size=True),
+    media=MediaForms(audio=(), video=()),
+    assistant_media=MediaForms(images=(), documents=(), audio=(), video=()),
+    lacks=("choices", "stop", "server_tools"),
+)
 
 DIALECT = Dialect(
     name=NAME,
