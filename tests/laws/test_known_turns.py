@@ -18,6 +18,7 @@ from dragoman.errors import DragomanError
 from dragoman.exchange import ClientRequest, UpstreamCall
 from dragoman.gateway.config.settings import RequestLimits
 from dragoman.gateway.conversation import decode, decode_all_turns, decode_turns
+from dragoman.gateway.http import HttpRequest
 from dragoman.gateway.scope import Scope
 from dragoman.known_turns.history import History, KnownTurns
 from dragoman.known_turns.read import find_cuts
@@ -85,7 +86,8 @@ class Client:
 
 def _scope(dialect: str, known_tools: KnownTools) -> SimpleNamespace:
     gateway = SimpleNamespace(known_tools=known_tools)
-    http = SimpleNamespace(headers={}, unique_id="u", key_id="key")
+    http = HttpRequest("POST", DOORS[dialect])
+    http.unique_id, http.key_id = "u", "key"
     now = SimpleNamespace(settings=SimpleNamespace(limits=RequestLimits()))
     scope = SimpleNamespace(dialect=find_dialect(dialect), http=http, refuse=frozenset(), now=now, state_key=None)
     scope.gateway = gateway
