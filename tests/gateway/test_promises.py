@@ -160,7 +160,7 @@ SPOILS = {
 def court() -> Iterator[tuple[House, dict[str, Provider]]]:
     with ExitStack() as stack:
         providers = {name: stack.enter_context(serve(name, key=CANARY)) for name in UPSTREAMS}
-        short = Timeouts(connect_s=100, headers_s=100, idle_s=0.3)
+        short = Timeouts(connect_s=100, headers_s=100, first_s=0.3, idle_s=0.3)
         specs = [
             upstream(n, n, p.base_url, kind=KINDS.get(n, n), models=(f"{n}-model",), timeouts=short)
             for n, p in providers.items()

@@ -271,13 +271,13 @@ class UpstreamAnswer:
     async def _opens_document(self, opened: Opened, deadline: float) -> bool:
         """Whether one JSON document begins, although a stream was asked for. What was read for this stands first."""
         while (found := await off_loop(len(self._peeked) > BIG_EVENT, is_document, self._peeked, self.dialect)) is None:
+            opened.says_nothing_yet()
             piece = await opened.next()
             if not piece:
                 return False
             if self._clock() > deadline:
                 raise UpstreamError(too_late())
             self._peeked += piece
-            opened.says_nothing_yet()
         if is_array(self._peeked) == self.call.path.endswith(self.dialect.sse_query):
             self.as_is = False  # a stream, but not in the form that was asked for (Gemini has two)
         return found
