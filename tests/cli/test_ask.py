@@ -110,7 +110,7 @@ def test_through_a_gateway(capsys: pytest.CaptureFixture[str]) -> None:
         (["x", "--image", __file__], 2, "is no picture that can be shown: PNG"),
         (["x", "--file", "/nowhere.txt"], 2, "cannot be read"),
         (["x", "--effort", "frantic"], 2, "expected off, minimal, low"),
-        (["x", "--max-output", "0"], 2, "expected a number from 1"),
+        (["x", "--max-output", "0"], 2, "expected a whole number of 1 or more, found '0'"),
         (["x", "--model", "no model"], 1, "this is not a valid model name"),
         (["x", "--model", "ollama/qwen3"], 1, "ollama (http://127.0.0.1:9) accepts no connection"),
         (["x", "--url", "ftp://x"], 2, "--url: expected http"),
@@ -120,7 +120,7 @@ def test_through_a_gateway(capsys: pytest.CaptureFixture[str]) -> None:
             "the gateway at http://127.0.0.1:9 accepts no conn",
         ),
         (["x", "--url", "http://nowhere.invalid"], 1, "http://nowhere.invalid: its name cannot be resolved"),
-        (["x", "--refuse", "everything"], 2, "invalid choice"),
+        (["x", "--refuse", "everything"], 2, "repaired, found 'everything'"),
     ],
     ids=lambda case: " ".join(case) if isinstance(case, list) else None,
 )

@@ -180,16 +180,23 @@ def run(args: argparse.Namespace) -> int:
         if args.name is None:
             print_all(rows, path, as_json=args.json)
             return 0
+    except ConfigError as error:
+        return _complain(str(error))
+    try:
         kind = find_kind(args.name, rows)
     except ConfigError as error:
-        print(f"{paint('dragoman providers:', 'red', sys.stderr)} {error.why}", file=sys.stderr)
-        return 1
+        return _complain(error.why)
     if args.json:
         shown = {"kind": kind, "profile": profile_for(kind.name, args.model, rows=rows)}
         print(format_json(to_builtins(shown)).decode())
     else:
         print_one(kind, args.model, rows)
     return 0
+
+
+def _complain(words: str) -> int:
+    print(f"{paint('dragoman providers:', 'red', sys.stderr)} {words}", file=sys.stderr)
+    return 1
 
 
 def print_all(rows: Rows, path: Path | None, *, as_json: bool) -> None:
