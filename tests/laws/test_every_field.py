@@ -18,7 +18,7 @@ import dragoman.model
 from dragoman.convert import make_legal
 from dragoman.dialects._base import Dialect
 from dragoman.failure import Failure
-from dragoman.model.events import Event
+from dragoman.model.events import Event, TextRun
 from dragoman.model.fold import GrammarError, fold
 from dragoman.model.reply import Reply, Usage, add_usage
 from dragoman.model.request import Request
@@ -72,11 +72,12 @@ TEACH: dict[What, str] = {
 
 
 def structs() -> list[Kind]:
-    """Every Struct of `model/`, and the failure a stream may end with."""
+    """Every Struct of `model/`, and the failure a stream may end with. A run of texts is a shorter spelling of deltas
+    that stand here themselves; tests/laws/test_text_runs.py compares the two."""
     modules = [import_module(f"dragoman.model.{module.name}") for module in iter_modules(dragoman.model.__path__)]
     named = [kind for module in modules for kind in vars(module).values()]
     found = [kind for kind in named if isinstance(kind, type) and issubclass(kind, Struct)]
-    return [kind for kind in dict.fromkeys(found) if kind is not Struct]
+    return [kind for kind in dict.fromkeys(found) if kind not in (Struct, TextRun)]
 
 
 def fields_in(examples: Examples, *besides: Examples) -> list[Any]:
