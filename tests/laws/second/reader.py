@@ -163,7 +163,7 @@ def _values(dialect: str, kind: str, value: Any) -> Iterator[Any]:
             if isinstance(value, str) and value.strip():
                 yield value
         case "told":
-            yield from (line for line in str(value).split("\n") if line.strip())
+            yield from (line for line in str("" if value is None else value).split("\n") if line.strip())
         case "error":
             if value:
                 yield True
