@@ -85,3 +85,15 @@ def test_keys_and_teams_fit_the_terminal(
     day = time.strftime("%Y", time.gmtime(time.time() + 90 * 86_400))
     assert cli.main(["keys", "list"]) == 0
     assert f"until {day}-" in capsys.readouterr().out
+
+
+def test_a_key_of_a_team_that_does_not_exist_is_made_with_a_word_about_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_HOME", str(tmp_path))
+    words = "no team webb yet, so it limits nothing"
+    assert cli.main(["keys", "new", "--name", "ada", "--team", "webb"]) == 0
+    assert words in capsys.readouterr().err
+    assert cli.main(["teams", "set", "webb", "--rpm", "5"]) == 0
+    assert cli.main(["keys", "new", "--name", "bob", "--team", "webb"]) == 0
+    assert words not in capsys.readouterr().err

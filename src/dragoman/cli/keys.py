@@ -77,6 +77,7 @@ def act(args: argparse.Namespace, store: "KeyStore") -> int:
             )
             print(key, flush=True)
             print(f"keep it: it is not shown again; {store.name} holds only a digest of it", file=sys.stderr)
+            warn_of_unknown(args.team or "", store)
         case "list":
             show_all(store)
         case "show":
@@ -100,7 +101,16 @@ def edit(args: argparse.Namespace, store: "KeyStore") -> int:
     if row is None:
         return no_such(args.id)
     print(describe(row))
+    warn_of_unknown(team or "", store)
     return 0
+
+
+def warn_of_unknown(team: str, store: "KeyStore") -> None:
+    """A team may be made after its keys. Until then its name limits nothing, as a name with a spelling mistake."""
+    from dragoman.cli.admin import read_teams
+
+    if team and team not in read_teams(store):
+        print(f"no team {team} yet, so it limits nothing: `dragoman teams set {team}` makes it", file=sys.stderr)
 
 
 def rotate(args: argparse.Namespace, store: "KeyStore") -> int:
