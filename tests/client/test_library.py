@@ -11,7 +11,7 @@ import pytest
 
 import dragoman
 from dragoman.client import ClientEvent
-from dragoman.errors import UpstreamError
+from dragoman.errors import DragomanError, UpstreamError
 from dragoman.failure import Failure, FailureKind
 from dragoman.model.reply import Usage
 from dragoman.testing import faults, serve
@@ -136,3 +136,30 @@ def test_texts_become_vectors(kind: str) -> None:
 def test_the_demo_model_embeds_too() -> None:
     with dragoman.Client("demo") as client:
         assert len(client.embed("demo", ["a", "b"], size=4)[0]) == 4
+
+
+def test_a_call_in_the_way_of_other_clients_says_what_to_write() -> None:
+    client: Any = dragoman.Client(env={})
+    with pytest.raises(DragomanError, match="messages; give the messages as the second argument"):
+        client.chat(model="demo", messages=[{"role": "user", "content": "hello"}])
+    with pytest.raises(DragomanError, match="not NoneType"):
+        client.chat("demo")
+    with pytest.raises(DragomanError, match=r"frequency_penalty; use options=\{'frequency_penalty': ...\}"):
+        client.chat("demo", "hello", frequency_penalty=1)
+    with pytest.raises(DragomanError, match="output: expected a type, a JSON Schema or 'json', found 3"):
+        client.chat("demo", "hello", output=3)
+    with pytest.raises(TypeError, match="missing argument: messages; did you mean it by mesages"):
+        client.openai.chat.completions.create(model="demo", mesages=[])
+
+
+def test_a_key_of_no_provider_is_not_dropped() -> None:
+    with pytest.raises(dragoman.ConfigError, match=r"api_key: say whose it is: Client\('openai', api_key=...\)"):
+        dragoman.Client(api_key="sk-x", env={})
+
+
+def test_a_stream_may_be_a_variable() -> None:
+    def ask(stream: bool) -> object:  # the type checker has a word for it
+        return dragoman.Client(env={}).chat("demo", "hello", stream=stream)
+
+    assert isinstance(ask(stream=False), dragoman.Answer)
+    assert not isinstance(ask(stream=True), dragoman.Answer)

@@ -28,7 +28,7 @@ from dragoman.upstream.answer import OpenAnswer
 
 COST_HEADER = "x-dragoman-cost"  # of a gateway
 NOTES_HEADER = "x-dragoman-notes"
-LATE_NOTES = "x-dragoman-notes late"  # our own name for those that came after the answer
+LATE_NOTES = "x-dragoman-notes late"  # our name for notes that came after the answer
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -308,7 +308,7 @@ def finish_run(stopped: Stopped, notes: list[Note], built: BuiltRequest, costs: 
 
 
 def find_cost(open_answer: OpenAnswer, usage: Usage | None) -> Cost | None:
-    """As a gateway says it, or by our own prices."""
+    """The cost as the gateway reports it, else by our own prices."""
     header = open_answer.headers.get(COST_HEADER)
     if header is not None:
         with suppress(ValueError):

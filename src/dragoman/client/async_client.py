@@ -156,8 +156,12 @@ class AsyncClient:
     async def chat(
         self, model: str, prompt: Prompt, *, output: Any = None, stream: Literal[True], **more: Unpack[ChatOptions]
     ) -> AsyncStream: ...
+    @overload
     async def chat(
-        self, model: str, prompt: Prompt, *, output: Any = None, stream: bool = False, **more: Unpack[ChatOptions]
+        self, model: str, prompt: Prompt, *, output: Any = None, stream: bool, **more: Unpack[ChatOptions]
+    ) -> Answer[Any] | AsyncStream: ...
+    async def chat(
+        self, model: str, prompt: Any = None, *, output: Any = None, stream: bool = False, **more: Unpack[ChatOptions]
     ) -> Answer[Any] | AsyncStream:
         """One answer. The model may call tools, but they are not run: read `.calls`, or use `run`. `output`: a type, a
         JSON Schema or "json"; then `.parsed` is the answer as a value."""
@@ -169,7 +173,8 @@ class AsyncClient:
         self, model: str, prompt: Prompt, *, output: Any = None, **more: Unpack[ChatOptions]
     ) -> AsyncStream:
         """The same as `chat(..., stream=True)`."""
-        return await self.chat(model, prompt, output=output, stream=True, **more)
+        built = build(model, prompt, more, output)
+        return await self._chat_stream(await self._add_tools(built), built)
 
     @overload
     async def run(

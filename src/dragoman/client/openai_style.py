@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 _DONE = b"[DONE]"
 _KINDS = {"openai_chat": "chat", "openai_responses": "responses"}
+# Without these, OpenAI's client raises a TypeError. A response may do without `input`: a stored prompt has it.
+_REQUIRED = {"chat": ("messages", "model"), "responses": ("model",)}
 
 
 class OpenAIObject(dict[str, Any]):
@@ -51,7 +53,7 @@ class OpenAIObject(dict[str, Any]):
             return self[name]
         if name in _OPTIONAL:
             return None  # OpenAI's type has this field, the answer does not
-        near = get_close_matches(name, [*self, *_OPTIONAL], 1)
+        near = get_close_matches(name, [*self, *_OPTIONAL, "output_text"], 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise AttributeError(f"this answer has no {name}{hint}")
 
@@ -242,6 +244,10 @@ class AsyncEndpoint:
         """An OpenAIObject, or with `stream=True` an OpenAIStream. `timeout` is ours; the rest is the request."""
         timeout_s = more.pop("timeout", None)
         request_body: JsonObject = copy_json({**(body or {}), **more.pop("extra_body", {}), **more})
+        if missing := [name for name in _REQUIRED[_KINDS[self._name]] if name not in request_body]:
+            near = get_close_matches(missing[0], request_body, 1)
+            hint = f"; did you mean it by {near[0]}?" if near else ""
+            raise TypeError(f"missing argument: {missing[0]}{hint}")
         dialect = find_dialect(self._name)
         notes = Notes()
         request = dialect.decode_request(WireRequest(body=_plain(request_body)), notes)

@@ -27,6 +27,8 @@ def output_format(output: Any) -> OutputFormat:
             raise DragomanError(f"this is no JSON Schema: {fault}")
         title = output.get("title")
         return OutputFormat(type="json_schema", schema=dict(output), name=_word(title if title else "answer"))
+    if isinstance(output, str | bytes | int | float | list | tuple | set):
+        raise DragomanError(f"output: expected a type, a JSON Schema or 'json', found {output!r}")
     schema, wrapped = schema_of(output)
     name = "answer" if wrapped else _word(get_type_name(output))
     return OutputFormat(type="json_schema", schema=schema, name=name, strict=True)

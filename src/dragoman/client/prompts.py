@@ -87,7 +87,6 @@ _KNOWN_ELSEWHERE = {
     "timeout": "use timeout_s, in seconds",
     "instructions": "use system",
     "n": "use options={'choices': N}",
-    "user": "use options={'user': ...}",
     "logprobs": "use options={'logprobs': True}",
     "extra_body": "use options={'openai_chat': {...}}: keys of one dialect",
     "extra_headers": "use Client(headers=...)",
@@ -99,6 +98,8 @@ def check_options(chat_options: ChatOptions) -> None:
     for name in sorted(set(chat_options) - set(ChatOptions.__annotations__)):
         if name in _KNOWN_ELSEWHERE:
             raise DragomanError(f"no such option: {name}; {_KNOWN_ELSEWHERE[name]}")
+        if name in _FIELDS:
+            raise DragomanError(f"no such option: {name}; use options={{{name!r}: ...}}")
         known = [*ChatOptions.__annotations__, "output"]
         near = get_close_matches(name, known, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"

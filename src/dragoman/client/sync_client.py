@@ -238,8 +238,12 @@ class Client:
     def chat(
         self, model: str, prompt: Prompt, *, output: Any = None, stream: Literal[True], **more: Unpack[ChatOptions]
     ) -> Stream: ...
+    @overload
     def chat(
-        self, model: str, prompt: Prompt, *, output: Any = None, stream: bool = False, **more: Unpack[ChatOptions]
+        self, model: str, prompt: Prompt, *, output: Any = None, stream: bool, **more: Unpack[ChatOptions]
+    ) -> Answer[Any] | Stream: ...
+    def chat(
+        self, model: str, prompt: Any = None, *, output: Any = None, stream: bool = False, **more: Unpack[ChatOptions]
     ) -> Answer[Any] | Stream:
         """One answer. The model may call tools, but they are not run: read `.calls`, or use `run`. `output`: a type, a
         JSON Schema or "json"; then `.parsed` is the answer as a value."""

@@ -121,6 +121,10 @@ def choose_upstreams(
     only: str | None = None
     if headers and provider is None and base_url is None:
         raise ConfigError(CONFIG_NAME, "headers", "they need a provider or a base_url")
+    if api_key and provider is None and base_url is None:
+        raise ConfigError(
+            CONFIG_NAME, "api_key", "say whose it is: Client('openai', api_key=...), or keys={'openai': ...}"
+        )
     if upstreams is not None:
         found = tuple(upstreams)
         only = found[0].name if len(found) == 1 else None
