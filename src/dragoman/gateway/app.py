@@ -3,6 +3,7 @@
 import asyncio
 import re
 import secrets
+import time
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
@@ -54,7 +55,7 @@ async def serve_websocket(gateway: Gateway, http: HttpRequest, match: Match) -> 
 
 
 def later(name: str) -> Handler:
-    """A handler of routes/mcp.py, which is loaded with the first request to it: most gateways have no MCP servers."""
+    """A handler of routes/mcp.py. The first request to it loads the module: most gateways have no MCP servers."""
 
     async def serve(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
         from dragoman.gateway.routes import mcp
@@ -120,18 +121,24 @@ SHARED = ("models", "model")  # at these paths the client's headers say which di
 
 
 class _Ids:
-    """Makes unguessable ids, with one system call for many of them."""
+    """Makes unguessable ids, with one system call for many of them.
+
+    They begin with the time: databases keep their rows by id, and a new row then goes beside the last one. Each of
+    many random ids would go to another page of the file, which has to be read and written again.
+    """
 
     SIZE, COUNT = 12, 512
 
-    def __init__(self) -> None:
-        self._pool, self._at = b"", 0
+    def __init__(self, wall: Callable[[], float] = time.time) -> None:
+        self._wall = wall
+        self._pool, self._at, self._prefix = b"", 0, ""
 
     def next(self) -> str:
         if self._at >= len(self._pool):
             self._pool, self._at = secrets.token_bytes(self.SIZE * self.COUNT), 0
+            self._prefix = f"{int(self._wall()) & 0xFFFFFFFF:08x}"
         self._at += self.SIZE
-        return self._pool[self._at - self.SIZE : self._at].hex()
+        return self._prefix + self._pool[self._at - self.SIZE : self._at].hex()
 
 
 class App:
