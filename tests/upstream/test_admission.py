@@ -1,12 +1,15 @@
 """The window, the queue and the admission: event in, verdict out."""
 
+import asyncio
 from collections import deque
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.upstream.admission import MARGIN_S, Admission, FairQueue, Ticket, Window
+from dragoman.errors import UpstreamError
+from dragoman.failure import Failure
+from dragoman.upstream.admission import MARGIN_S, Admission, AdmissionWaiter, FairQueue, Ticket, Window
 
 
 def test_a_window_refuses_what_would_exceed_it_and_says_how_long() -> None:
@@ -142,3 +145,29 @@ def test_a_request_that_leaves_the_line_is_gone() -> None:
     admission.leave(two, sent=False)
     admission.leave(one, sent=True)
     assert admission.admit(1.0) == ([three], None)
+
+
+def wait_in_vain(at_once: int | None, rpm: int | None) -> Failure:
+    """The failure of a request whose place is free in the moment when it has waited too long."""
+    now = 0.0
+    admission = Admission(at_once=at_once, rpm=rpm, queue=3)
+    waiter = AdmissionWaiter(admission, "far", lambda: now)
+
+    async def ask() -> None:
+        nonlocal now
+        assert await waiter.enter(Ticket("a", 1), 0.0) == 0.0
+        waiting = asyncio.ensure_future(waiter.enter(Ticket("a", 1), 0.0))
+        await asyncio.sleep(0)
+        now = 1000.0
+        await waiting
+
+    with pytest.raises(UpstreamError) as caught:
+        asyncio.run(ask())
+    return caught.value.failure
+
+
+def test_who_waits_too_long_for_a_limit_by_the_minute_hears_of_it_even_if_a_place_is_free_by_then() -> None:
+    failure = wait_in_vain(at_once=None, rpm=1)
+    assert (failure.status, failure.code) == (429, "queue_timeout")
+    failure = wait_in_vain(at_once=1, rpm=None)
+    assert (failure.status, failure.code) == (503, "queue_timeout")

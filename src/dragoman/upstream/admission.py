@@ -17,7 +17,7 @@ from dragoman.failure import Failure
 
 SPAN_S = 60.0
 MARGIN_S = 0.05  # covers the way to the provider
-POLL_S = 0.05  # requests of another process, or of the configuration before, do not say when they end
+POLL_S = 0.05  # how often to look: we are not told when requests of other processes or of an old configuration end
 T = TypeVar("T")
 Verdict = Literal["go", "wait", "full"]
 
@@ -80,19 +80,19 @@ class Window:
         return entry
 
     def stamp(self, entry: WindowEntry, now: float) -> None:
-        """It was sent only now."""
+        """Moves the entry to the moment when it was sent."""
         if entry.counted and now > entry.at:
             entry.at = now
             self._entries.move_to_end(entry)
 
     def settle(self, entry: WindowEntry, weight: int) -> None:
-        """Its real weight is known."""
+        """Replaces the estimated weight by the real one."""
         if entry.counted:
             self._used += weight - entry.weight
         entry.weight = weight
 
     def give_back(self, entry: WindowEntry) -> None:
-        """It was never sent."""
+        """Removes the entry of a request that was never sent."""
         if entry.counted:
             entry.counted = False
             del self._entries[entry]
@@ -181,7 +181,7 @@ class LimitStore(Protocol):
 
     @property
     def kept(self) -> str:
-        """Where, in a word."""
+        """Where the limits are kept, in one word."""
 
     @property
     def parts(self) -> int:
@@ -198,7 +198,7 @@ class LimitStore(Protocol):
 
 
 class OwnLimits:
-    """Of this process alone. It outlives a reload, so that a new limit counts what was sent under the old one."""
+    """Limits of this process alone. They outlive a reload: a new limit counts what was sent under the old one."""
 
     def __init__(self) -> None:
         self.running = 0
@@ -312,7 +312,7 @@ class Admission:
         keeper: LimitKeeper | None = None,
     ) -> None:
         self.at_once = at_once
-        self.running = 0  # of those that entered here
+        self.running = 0  # running requests that entered here
         self._keeper = keeper or OwnLimits()
         self._alone = type(self._keeper) is OwnLimits  # then no other process decides at the same time
         self.rpm = None if rpm is None else self._keeper.window("rpm", rpm)
@@ -321,7 +321,7 @@ class Admission:
 
     @property
     def running_anywhere(self) -> int:
-        """Also in other processes, and of the configuration before."""
+        """Running requests, including those of other processes and of the previous configuration."""
         return self._keeper.running
 
     def enter_now(self, ticket: Ticket, now: float) -> bool:
@@ -443,7 +443,8 @@ class AdmissionWaiter:
         except TimeoutError:
             self.leave(ticket, sent=False)
             late = self._clock()
-            raise UpstreamError(queue_timeout(self._name, late - now, self.admission.wait_s(late))) from None
+            at_once, wait_s = self.admission.at_once, self.admission.wait_s(late)
+            raise UpstreamError(queue_timeout(self._name, late - now, wait_s, at_once)) from None
         except BaseException:
             self.leave(ticket, sent=False)
             raise
@@ -470,7 +471,7 @@ class AdmissionWaiter:
         going, wait = self.admission.admit(self._clock())
         for ticket in going:
             future = self._waiting.get(ticket)
-            if future is None or future.done():  # it left in the same moment
+            if future is None or future.done():  # its client left at this moment
                 self.admission.leave(ticket, sent=False)
             else:
                 future.set_result(None)
@@ -483,10 +484,13 @@ def queue_full(name: str, most: int, wait_s: float) -> Failure:
     return Failure(kind="overloaded", status=503, code="queue_full", message=words, retry_after_s=max(1.0, wait_s))
 
 
-def queue_timeout(name: str, waited_s: float, wait_s: float) -> Failure:
-    """A limit by the minute is the client's to keep (429); too many requests at once are ours (503). (F31)"""
+def queue_timeout(name: str, waited_s: float, wait_s: float, at_once: int | None) -> Failure:
+    """A limit by the minute is the client's to keep (429); too many requests at once are ours (503). (F31)
+
+    `wait_s` is how long a new request would wait now. It can be 0 although a limit by the minute held this one up: a
+    place is free since this moment, or Valkey has lost its memory."""
     words = f"waited {waited_s:.1f} s for a free place at {name}"
-    if wait_s > 0:
+    if wait_s > 0 or at_once is None:
         return Failure(
             kind="rate_limited", status=429, code="queue_timeout", message=words, retry_after_s=max(1.0, wait_s)
         )

@@ -53,11 +53,11 @@ MOST_HEADS = 1000  # of requests to one upstream that are kept
 
 
 class Piece(Struct):
-    """What arrived together."""
+    """Bytes that arrived together, and their events."""
 
     raw: bytes
     events: list[Event]
-    large: bool = False  # to write it takes long, too
+    large: bool = False  # writing it takes long, too
 
 
 class OpenAnswer(Protocol):
@@ -67,7 +67,7 @@ class OpenAnswer(Protocol):
     def target(self) -> Target: ...
     @property
     def dialect(self) -> Dialect:
-        """The one it came in."""
+        """The dialect in which the answer came."""
 
     @property
     def as_is(self) -> bool:
@@ -85,11 +85,11 @@ class OpenAnswer(Protocol):
 
     @property
     def reply(self) -> Reply | None:
-        """An unstreamed answer."""
+        """The answer, if it was not streamed."""
 
     @property
     def complete(self) -> bool:
-        """Whether `reply` is there."""
+        """Whether the answer came as a whole, so that `reply` is set."""
 
     @property
     def plain(self) -> bool:
@@ -156,7 +156,7 @@ class UpstreamAnswer:
         self._sent = False
         self._ended = False
         self._whole = False  # the connection was read to its end
-        self._unread = 0  # bytes since the last event: about as large is the next one
+        self._unread = 0  # bytes since the last event: the next event has at least this size
         self._decoding: asyncio.Future[Piece] | None = None  # a large event, off the loop
         self._closed = False
         self._times: WireTimes | None = None
@@ -215,7 +215,7 @@ class UpstreamAnswer:
         self.complete = self._ended = True
 
     def _drop(self) -> None:
-        """It failed before its first words. `Sender.ask` tells the upstream's state about the failure."""
+        """Cleans up after a failure before the first event. `Sender.ask` tells the upstream's state about it."""
         self._closed = True
         if self._ticket is not None:
             self._state.admission_waiter.leave(self._ticket, sent=self._sent)
@@ -433,7 +433,7 @@ class UpstreamAnswer:
             self._opened.listen(self._hear)
 
     def stop(self) -> None:
-        """`next` has nothing more."""
+        """Ends the stream: `next` returns None from now on."""
         self._stopped = True
 
     def _hear(self) -> bool:
@@ -475,7 +475,7 @@ class UpstreamAnswer:
         return raw
 
     async def _end_decoding(self, decoding: "asyncio.Future[Piece]") -> Piece:
-        """Its reader may stop waiting, for a time: then the next call has the piece."""
+        """Waits for a large event that a thread decodes. If the reader stops waiting, its next call gets the event."""
         try:
             piece = await asyncio.shield(decoding)
         finally:

@@ -41,12 +41,12 @@ async def off_loop(large: bool, work: Callable[..., T], *args: Any, **named: Any
 
 
 class WireTimes(Struct, kw_only=True):
-    """When what happened in one try, by the sender's clock, and what came when. Only for X-ray."""
+    """The times of one try, by the sender's clock, and its pieces with their times. Only for X-ray."""
 
     began: float
     dialect: str
-    sent: float | None = None  # the connection was there
-    heard: float | None = None  # the head of the answer
+    sent: float | None = None  # when the connection was open
+    heard: float | None = None  # when the head of the answer came
     ended: float | None = None
     pieces: list[tuple[float, bytes]] = []  # of a stream
     size: int = 0  # of all pieces, also of those that were too many to be kept

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 Auth: TypeAlias = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key", "none"]  # how a key is sent
-EVERY = ""  # stands for all models
+EVERY = ""  # the name that stands for all models
 MOST_RESTS = 1000  # model names come from clients
 
 

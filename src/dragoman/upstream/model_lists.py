@@ -33,16 +33,16 @@ from dragoman.upstream.upstream_state import UpstreamState
 log = logging.getLogger(__name__)
 NAME = "models.json"
 REFRESH_S = 300.0
-REMOTE_S = 60.0  # a list of a provider that is not older is good enough
+REMOTE_S = 60.0  # a provider's list that is younger than this is not asked for again
 AGAIN_S = 30.0  # after a failure
-LOOK_S = 5.0  # how often it is looked for lists that are due
+LOOK_S = 5.0  # how often we check which lists are due
 ASK_S = 10.0  # for the list and the details of its models
 KEPT_S = 7 * 24 * 3600.0
 MOST_BYTES = 8 * 1024 * 1024
 MOST_MODELS = 2_000
 MOST_DETAILS = 100
 NEAR = ("127.0.0.1", "localhost", "::1")
-AT_ONCE = 4  # questions about single models
+AT_ONCE = 4  # questions about single models at the same time
 
 
 class KeptList(Struct, frozen=True, kw_only=True):
@@ -143,7 +143,7 @@ def _asks(upstream: Upstream) -> bool:
 
 
 def _age(upstream: Upstream, older_s: float) -> float:
-    """Lists of providers change seldom, and each question takes a while."""
+    """The least age at which a list is asked for again: providers change theirs seldom."""
     return older_s if urlsplit(upstream.base_url).hostname in NEAR or not older_s else max(older_s, REMOTE_S)
 
 

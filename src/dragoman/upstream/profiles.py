@@ -24,7 +24,7 @@ from dragoman.upstream.keys import Auth
 
 FILE = "profiles.toml"
 KNOWN_MODELS = "known_models.json"  # facts that servers do not publish; made by tools/known_models.py
-ALL = ("*",)  # models
+ALL = ("*",)  # the pattern for all models
 _WHOLE = ("tool_names", "call_ids", "thinking")  # these tables are replaced as a whole
 
 
@@ -41,7 +41,7 @@ class Kind(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     prefixes: tuple[str, ...] = ()
     default_model: str = ""  # for commands that are called without one
     lists: bool = True  # has a list of models by the names that requests use
-    tokenize: str = ""  # where it counts the tokens of a conversation of Chat
+    tokenize: str = ""  # the path at which it counts the tokens of a Chat request
     models_path: str = ""  # a list of models with more facts than the usual one
     seen: tuple[str, ...] = ()
     notes: str = ""

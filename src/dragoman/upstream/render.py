@@ -22,7 +22,7 @@ MOST_DESTINATIONS = 1_000
 def render(
     client_request: ClientRequest, state: UpstreamState, target: Target, *, stream: bool, refuse: frozenset[str]
 ) -> UpstreamCall:
-    """Made afresh for each attempt from the canonical request (FIELD-CASES 102)."""
+    """The call for one attempt. It is made anew from the canonical request each time (FIELD-CASES 102)."""
     notes = Notes(refuse)  # type: ignore[arg-type]  # checked where it was read
     if client_request.notes:
         notes.extend(client_request.notes)

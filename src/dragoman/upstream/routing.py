@@ -32,7 +32,7 @@ _DATE = re.compile(r"(.+?)[-@](?:\d{8}|\d{4}-\d{2}-\d{2})")
 
 
 class RouteCondition(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a request must show. None is: whatever it is."""
+    """What a request must have. None: the condition is not checked."""
 
     model: tuple[str, ...] = ()  # names with * and ?; agents call their small model for work in the background
     thinking: bool | None = None

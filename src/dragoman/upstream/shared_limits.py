@@ -49,7 +49,7 @@ class SharedMemory:
 
 
 class SharedLimits:
-    """What one worker sees of them."""
+    """The shared limits as one worker uses them."""
 
     kept, away = "workers", ""
 

@@ -24,7 +24,7 @@ class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Caps(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The largest answers of an upstream that are read."""
+    """How large the answers of an upstream may be."""
 
     reply_bytes: Annotated[OneOrMore, about("of an answer in one piece")] = 64 * 1024 * 1024
     stream_bytes: Annotated[OneOrMore, about("of a whole stream")] = 256 * 1024 * 1024
@@ -50,8 +50,8 @@ class Upstream(Struct, frozen=True, kw_only=True):
     stream_usage: bool = True  # it may be asked to tell the usage of a Chat stream
     weight: float = 1.0
     overrides: dict[str, object] = {}  # fields of its profile
-    network: Network = DIRECT  # the way there
-    rows: Rows | None = None  # of its kind, if the user's file adds or changes them
+    network: Network = DIRECT  # proxy and certificates
+    rows: Rows | None = None  # the rows of its kind, if the user's file adds or changes them
 
 
 class Target(Struct, frozen=True):

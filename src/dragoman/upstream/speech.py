@@ -54,7 +54,7 @@ def find_speech(dialect: Dialect) -> SpeechCodec:
 
 
 def hear_answer(dialect: Dialect, raw: bytes, *, said: str) -> Sound:
-    """The sound of an upstream's answer; UpstreamError when it holds none. `said`: what it is, if it does not tell."""
+    """The sound of an upstream's answer; UpstreamError when it holds none. `said`: its form, if unclear."""
     decode = find_speech(dialect).decode_reply
     if decode is None:
         return hear(raw, said=said)

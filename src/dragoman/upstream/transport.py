@@ -38,7 +38,7 @@ class Opened:
         self._first_s, self._idle_s = first_s, timeouts.idle_s
         self._pool = pool
         self._size = 0
-        self._unsaid = 0  # bytes at the beginning that say nothing
+        self._unsaid = 0  # bytes at the beginning without content
         self.status = connection.status
         self.headers = connection.headers
 

@@ -31,7 +31,7 @@ NO_CREDIT = "no credit"
 
 
 def open_queue(spec: Upstream, limits: LimitStore) -> LimitedQueue:
-    """The way in to an upstream, under its limits as the configuration says them."""
+    """The queue of an upstream, with the limits of the configuration."""
     numbers = {"at_once": spec.at_once, "rpm": spec.rpm, "tpm": spec.tpm}
     return limits.open_queue(spec.name, spec.name, **numbers, queue=spec.queue)
 
@@ -171,7 +171,7 @@ class UpstreamState:
             if breaker.state == "open" and was != "open":
                 self._warn("upstream_left_alone", key, model, failure, breaker.wait_s(now))
         else:
-            breaker.succeeded(now, client)  # it answered: the request was at fault
+            breaker.succeeded(now, client)  # the upstream answered, so it is healthy: the request was at fault
         return failure
 
     def _is_requests_own(self, breaker: Breaker, failure: Failure, request_hash: int | None, now: float) -> bool:

@@ -23,16 +23,16 @@ from dragoman.valkey.server import AwayError, ScriptReply, ValkeyServer
 log = logging.getLogger(__name__)
 OnLoss = Literal["local_share", "refuse"]
 KINDS = ("rpm", "tpm")
-HELLO_S = 0.5  # what others used since the last hello is not seen if Valkey goes away
+HELLO_S = 0.5  # how often a process reports. If Valkey goes away, it does not know what others used since then
 LEASE_S = 3.0  # as in limits.lua: after it the others keep this process's share for it
-LAG_S = 1.5 * LEASE_S  # until then the others may still use all that becomes free
-RECOVER_S = 2.0  # after Valkey lost its memory: within it every process reports its counts
-LOOK_S = 1.0  # if the message that wakes a waiting request is lost
-LOCAL_LOOK_S = 0.1  # without Valkey
-UNMET_REPLICAS = 10  # the share of a process that never reached Valkey is one part in so many
-PATIENCE_S = 2 * RECOVER_S  # a request waits so long while all processes say what they have seen
+LAG_S = 1.5 * LEASE_S  # for this long the others may still use everything that becomes free
+RECOVER_S = 2.0  # after Valkey lost its memory, every process reports its counts within this time
+LOOK_S = 1.0  # a waiting request looks this often, in case the message that wakes it is lost
+LOCAL_LOOK_S = 0.1  # the same while Valkey is away
+UNMET_REPLICAS = 10  # a process that never reached Valkey takes one tenth of each limit
+PATIENCE_S = 2 * RECOVER_S  # a request waits at most this long while all processes report their counts
 LOST, RECOVERING = -2, -3  # as in limits.lua
-STAMP_S = 0.025  # a request that left later than this after it was granted counts from when it left
+STAMP_S = 0.025  # a request that is sent later than this after its grant counts from the time when it was sent
 
 
 class Seen:
@@ -44,13 +44,13 @@ class Seen:
         self.buckets: dict[int, int] = {}
         self.limit = 0
         self.now_s = now_s  # Valkey's time
-        self.reserve = 0  # what others may have used between the last look and the loss
+        self.reserve = 0  # a guess of what others used after the last look, until Valkey went away
 
     def replace(self, pairs: Sequence[tuple[int, int]]) -> None:
         self.buckets = dict(pairs)
 
     def add(self, total: int, now_s: float) -> None:
-        """The sum as Valkey just said it. What is new in it was used now."""
+        """Takes the sum that Valkey reports. The increase since the last report counts as used now."""
         more = total - self.used_at(now_s)
         if more > 0:
             self.buckets[int(now_s)] = self.buckets.get(int(now_s), 0) + more
@@ -77,7 +77,7 @@ class Seen:
         return 0.0
 
     def lose(self) -> None:
-        """Valkey has just gone away. At twice the usual rate the others may have used so much until all know it."""
+        """Valkey has just gone away. Reserves what others may use until they know it: twice their usual rate."""
         used = self.used_at(self.now_s())
         self.reserve = min(max(self.limit - used, 0), ceil(2 * used * (HELLO_S + LEASE_S) / SPAN_S))
 
@@ -87,7 +87,7 @@ class Seen:
 
 
 class CountedRequest:
-    """Where a request was counted."""
+    """How one request was counted, so that it can be corrected or given back."""
 
     __slots__ = ("asked", "id", "local", "server_s", "tokens")
 
@@ -175,7 +175,7 @@ class ValkeyLimits:
         await self.server.close()
 
     def lose_memory(self) -> None:
-        """Valkey was restarted and knows nothing: it is told at once what this process has seen."""
+        """Valkey was restarted and is empty. This process reports at once what it has seen."""
         self._lost.set()
 
     async def _keep_in_touch(self) -> None:
@@ -243,7 +243,7 @@ class ValkeyLimits:
 
 
 class Limit:
-    """One name: what this process has seen of it, and what it sent while Valkey was away."""
+    """One limit: what this process has seen of it, and what it sent while Valkey was away."""
 
     def __init__(self, limits: ValkeyLimits, name: str) -> None:
         self.limits = limits
@@ -251,8 +251,8 @@ class Limit:
         own = [f"{limits.tag}:{kind}:{name}" for kind in kinds]
         self.keys = (*own, f"{limits.tag}:replicas", f"{limits.tag}:epoch")
         self.seen = {kind: Seen(limits.server_s) for kind in KINDS}
-        self.running: dict[str, Ticket] = {}  # of this process
-        self.running_seen = 0  # of all
+        self.running: dict[str, Ticket] = {}  # requests of this process
+        self.running_seen = 0  # requests of all processes, at the last look
         self._local = {kind: Window(1, margin_s=0.0) for kind in KINDS}
         self._unsent: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}  # sent without asking
         self._sending: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}
@@ -299,7 +299,7 @@ class Limit:
         self._sending = {kind: {} for kind in KINDS}
 
     def take_back(self) -> None:
-        """Valkey did not get the last hello: what it said must be said again."""
+        """Valkey did not get the last hello. Its counts go into the next one."""
         for kind, weights in self._sending.items():
             for bucket, weight in weights.items():
                 self._count(kind, int(bucket), weight)
@@ -383,7 +383,8 @@ class ValkeyQueue:
                 await future
         except TimeoutError:
             self.leave(ticket, sent=False)
-            raise UpstreamError(queue_timeout(self._label, self._limits.clock() - began, self._wait_s())) from None
+            waited_s = self._limits.clock() - began
+            raise UpstreamError(queue_timeout(self._label, waited_s, self._wait_s(), self.at_once)) from None
         except BaseException:
             self.leave(ticket, sent=False)
             raise
@@ -528,7 +529,7 @@ class ValkeyQueue:
         future = self._waiting.get(ticket)
         if self.queue.peek() is ticket:
             self.queue.pop()
-        if future is None or future.done():  # it left in the same moment
+        if future is None or future.done():  # its client left at this moment
             self.leave(ticket, sent=False)
         else:
             future.set_result(None)

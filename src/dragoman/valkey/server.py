@@ -1,4 +1,4 @@
-"""ValkeyServer: sends script calls to Valkey or Redis and hears its messages.
+"""ValkeyServer: sends script calls to Valkey or Redis and receives its messages.
 
 All calls of one turn of the event loop travel together. When the server does not answer in time, every call fails at
 once with AwayError until `reach` succeeds again: a request never waits twice for a server that is away.
@@ -20,7 +20,7 @@ from dragoman.errors import ConfigError
 
 log = logging.getLogger(__name__)
 ANSWER_S = 0.25  # a server in reach answers within a few milliseconds
-LINGER_S = 0.005  # a call that no request waits for may travel with the next one
+LINGER_S = 0.005  # a call that no request waits for is held back this long, to be sent with others
 SCHEMES = {"valkey": "redis", "valkeys": "rediss", "redis": "redis", "rediss": "rediss", "unix": "unix"}
 
 ScriptReply = Any  # what a script returns: numbers, bytes and lists of them
@@ -48,8 +48,8 @@ class ValkeyServer:
         self._script = files("dragoman.valkey").joinpath("limits.lua").read_text("utf-8")
         self._sha = ""
         self._client: Redis | None = None
-        self._line: Any = None  # the connection of all calls
-        self._packed: dict[tuple[str, ...], tuple[int, bytes]] = {}  # how a call begins, by its keys
+        self._line: Any = None  # the one connection that all calls use
+        self._packed: dict[tuple[str, ...], tuple[int, bytes]] = {}  # the first bytes of a call, by its keys
         self._pending: list[_Call] = []
         self._sending: asyncio.Task[None] | None = None
         self._linger: asyncio.TimerHandle | None = None
@@ -66,7 +66,7 @@ class ValkeyServer:
         return self._client
 
     async def reach(self) -> None:
-        """Connects and brings the script; an AwayError if the server is still away."""
+        """Connects and loads the script. Raises AwayError if the server is still away."""
         try:
             async with asyncio.timeout(2 * self._answer_s):
                 self._sha = await self._open().script_load(self._script)
@@ -86,7 +86,7 @@ class ValkeyServer:
         return future
 
     def call_later(self, keys: Sequence[str], args: Sequence[str | int]) -> None:
-        """Runs the script soon. Its result is of no interest; if the server goes away, it is not run."""
+        """Runs the script soon and ignores its result. If the server goes away, the script is not run."""
         if self.away:
             return
         self._pending.append((keys, args, None))
@@ -126,7 +126,7 @@ class ValkeyServer:
 
     async def _run(self, batch: Sequence[_Call]) -> list[ScriptReply]:
         replies = await self._run_once(batch)
-        if any(isinstance(reply, NoScriptError) for reply in replies):  # it was restarted: none of them was run
+        if any(isinstance(reply, NoScriptError) for reply in replies):  # after a restart: no call was run
             self._sha = await self._open().script_load(self._script)
             replies = await self._run_once(batch)
         return replies
@@ -169,7 +169,7 @@ class ValkeyServer:
             self.on_away()
 
     async def listen(self, channels: Sequence[str], hear: Callable[[str, bytes], None]) -> None:
-        """Hears messages until the connection breaks."""
+        """Receives messages until the connection breaks."""
         async with Redis.from_url(self._url, socket_timeout=None, retry=Retry(NoBackoff(), 0), protocol=2) as client:
             pubsub = client.pubsub(ignore_subscribe_messages=True)
             try:
@@ -177,7 +177,7 @@ class ValkeyServer:
                 async for message in pubsub.listen():
                     hear(message["channel"].decode(), message["data"])
             except (RedisError, OSError):
-                return  # a later `listen` goes on; waiting requests look by themselves meanwhile
+                return  # a later `listen` connects again; until then, waiting requests look from time to time
             finally:
                 with suppress(RedisError, OSError):
                     await _close(pubsub)
@@ -194,7 +194,7 @@ class ValkeyServer:
 
 
 async def _read(line: Any) -> ScriptReply:
-    """An error that the server answers is the answer to one call; the connection goes on."""
+    """Reads one answer. An error in it belongs to one call, and the connection stays usable."""
     try:
         return await line.read_response(disconnect_on_error=False)
     except ResponseError as error:

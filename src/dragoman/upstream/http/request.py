@@ -95,11 +95,11 @@ class RequestHead(NamedTuple):
 
 
 def find_head(method: str, url: str, headers: dict[str, str], proxy: str | None = None) -> RequestHead:
-    """`proxy`: what it must be told to let us through, if the request goes through one. A ValueError when the URL or a
+    """`proxy`: the credentials for the proxy, if the request goes through one. A ValueError when the URL or a
     header is not valid."""
     place = split_url(url)
     fields, target = {"host": place.host, **headers}, place.target
-    if proxy is not None and not place.origin[0]:  # the proxy itself is asked for the page
+    if proxy is not None and not place.origin[0]:  # a plain request: the proxy gets the whole URL
         target = f"http://{place.host}{target}"
         if proxy:
             fields["proxy-authorization"] = proxy
