@@ -8,7 +8,7 @@ from typing import Any
 
 from dragoman.accounts.grants import Grant
 from dragoman.accounts.prices import ModelPrice
-from dragoman.conformance.live import LiveVerifier
+from dragoman.conformance.runner import LiveVerifier
 from dragoman.gateway.config.mcp import McpSettings
 from dragoman.gateway.config.teams import TeamSettings
 from dragoman.gateway.process.reload import reload

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.conformance.live import LiveVerifier
+from dragoman.conformance.runner import LiveVerifier
 from dragoman.gateway.stores.verify import ScenarioView, VerifyBook, VerifyCellView, VerifyTargetView
 from dragoman.testing import serve
 from dragoman.upstream.spec import Upstream

@@ -1,4 +1,4 @@
-"""What `keys`, `teams` and `usage` work on: a running gateway, by its admin API, or the files of this machine.
+"""The data behind `keys`, `teams` and `usage`: a running gateway with its admin API, or the files of this machine.
 
 The gateway is the one of DRAGOMAN_ADMIN_URL, else one that runs with this state folder. It knows where its keys are,
 also if it was started with another configuration than a command would find here.
@@ -69,14 +69,14 @@ def list_file_keys(store: "KeyStore") -> "list[KeyView]":
 
 
 def read_teams(store: "KeyStore") -> "dict[str, Grant]":
-    """All teams; one of the configuration file counts more."""
+    """All teams. A team of the configuration file replaces one of the store with the same name."""
     table = store.read()
     stored = table.teams if table is not None else {}
     return stored if isinstance(store, RemoteStore) else {**stored, **load_file().teams.teams}
 
 
 def load_file() -> "Settings":
-    """What the configuration file says, as `serve` would find it."""
+    """The configuration that `serve` would use."""
     from dragoman.gateway.config.load import load_settings
     from dragoman.gateway.config.settings import Settings
     from dragoman.gateway.config.source import find_file
@@ -106,7 +106,7 @@ def open_database() -> "Database | None":
 
 
 def ask(url: str, method: str, path: str, kind: type[T], body: object = None) -> T | None:
-    """What the admin API answers; None for a 404."""
+    """Asks the admin API. Returns its answer, or None for a 404."""
     import msgspec
 
     data = b"" if body is None else msgspec.json.encode(body)
@@ -143,7 +143,7 @@ def _ask_running(url: str, method: str, path: str, data: bytes) -> tuple[int, by
 
 
 def name_gateway(url: str) -> str:
-    """For messages."""
+    """The name of a gateway for messages."""
     return "the running gateway" if url.startswith(SOCKET) else url
 
 
@@ -279,7 +279,7 @@ class RemoteLedger:
 
 
 def read_spent(row: "KeyRow", table: "KeyTable") -> list[str]:
-    """How the budgets of a key and its team stand."""
+    """How much of the budgets of a key and its team is spent."""
     from dragoman.accounts.budgets import make_lines
     from dragoman.accounts.grants import NO_GRANT, make_holder
     from dragoman.accounts.money import write_amount

@@ -1,4 +1,4 @@
-"""Reading the words of a command line: numbers with limits, and errors that name the nearest word and the help."""
+"""Parsing of command lines: an option that several commands have, numbers with limits, and helpful errors."""
 
 import argparse
 import sys
@@ -52,3 +52,16 @@ def read_decimal(text: str) -> float:
     if not 0 <= number < float("inf"):
         raise argparse.ArgumentTypeError(f"expected a number of 0 or more, found {text!r}")
     return number
+
+
+def add_refuse(parser: argparse.ArgumentParser) -> None:
+    from dragoman.note_ranks import KINDS, RANKS  # most commands do not need it
+
+    parser.add_argument(
+        "--refuse",
+        action="append",
+        choices=(*RANKS, *KINDS),
+        default=[],
+        metavar="WORD",
+        help="fail on notes of this rank or kind",
+    )

@@ -8,12 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dragoman.cli.arguments import read_decimal, read_whole
+from dragoman.cli.arguments import add_refuse, read_decimal, read_whole
 from dragoman.cli.local_gateway import DEMO, GatewayError, find_key, find_model
 from dragoman.cli.style import paint
 from dragoman.errors import ConfigError, DecodeError, DragomanError, LossError, UpstreamError
 from dragoman.jsontypes import JsonObject, dump_json, format_json, load_json
-from dragoman.note_ranks import KINDS, RANKS
 
 if TYPE_CHECKING:
     from dragoman.client import Answer, Client
@@ -64,14 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="piece by piece (default: on a terminal)",
     )
     parser.add_argument("--url", metavar="URL", help="ask through a running gateway")
-    parser.add_argument(
-        "--refuse",
-        action="append",
-        choices=(*RANKS, *KINDS),
-        default=[],
-        metavar="WORD",
-        help="fail on notes of this rank or kind",
-    )
+    add_refuse(parser)
     parser.add_argument("--verbose", "-v", action="store_true", help="notes, usage and upstream, on standard error")
 
 
@@ -147,7 +139,7 @@ def read_schema(source: str) -> JsonObject:
 
 
 def choose_model(client: "Client", url: str | None) -> str:
-    """By the rule of all commands. Without a gateway, a provider comes by its key, or as a server on this machine."""
+    """Chooses the model as all commands do. Without a gateway: by the keys and the local servers of this machine."""
     model = os.environ.get("DRAGOMAN_MODEL")
     if model:
         return model

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from msgspec import to_builtins
 
-from dragoman.cli.arguments import read_whole
+from dragoman.cli.arguments import add_refuse, read_whole
 from dragoman.cli.style import Style, paint
 from dragoman.convert import AUTO, Converted, StreamConverter, convert, convert_failure, convert_reply, first_frame
 from dragoman.convert import recognise as recognise_dialect
 from dragoman.errors import DecodeError, DragomanError, LossError
 from dragoman.jsontypes import dump_json, format_json
-from dragoman.note_ranks import KINDS, RANKS, NoteRank, fold_notes
+from dragoman.note_ranks import RANKS, NoteRank, fold_notes
 from dragoman.notes import Note
 
 NAME = "convert"
@@ -54,14 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="table",
         help="losses and changes, on standard error: a table, JSON, or none",
     )
-    parser.add_argument(
-        "--refuse",
-        action="append",
-        choices=(*RANKS, *KINDS),
-        default=[],
-        metavar="WORD",
-        help="fail on notes of this rank or kind",
-    )
+    add_refuse(parser)
     parser.add_argument("--verbose", "-v", action="store_true", help="every note on a line of its own")
     parser.add_argument("--as-is", action="store_true", help="skip the passes that make a request legal for its target")
 

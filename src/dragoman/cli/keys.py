@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NAME = "keys"
 HELP = "make, list, change and revoke the gateway's client keys"
 LIMITS = ("rpm", "tpm", "at_once", "soft")
-NONE = "none"  # takes a limit away
+NONE = "none"  # the word that removes a limit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,7 +106,7 @@ def edit(args: argparse.Namespace, store: "KeyStore") -> int:
 
 
 def warn_of_unknown(team: str, store: "KeyStore") -> None:
-    """A team may be made after its keys. Until then its name limits nothing, as a name with a spelling mistake."""
+    """Warns of an unknown team. It may be created later, or be a spelling mistake: until then it limits nothing."""
     from dragoman.cli.admin import read_teams
 
     if team and team not in read_teams(store):

@@ -216,7 +216,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def describe_gateway(url: str, key: str | None, model: str | None) -> RunningGateway:
-    """Where no gateway answers, the model's limits are not known."""
+    """What we know about the gateway. If none answers, the limits of the model are unknown."""
     if not is_answering(url):
         return RunningGateway(url, model or default_without_gateway(), key or PLACEHOLDER_KEY)
     model = model or find_model(url, key)

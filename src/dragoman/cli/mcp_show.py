@@ -116,7 +116,7 @@ def show_messages(messages: Iterable[Message], *, as_json: bool) -> None:
 
 
 def show_part(part: Part, stream: TextIO) -> None:
-    """A server's text could contain commands for the terminal. So a terminal gets them in visible form (T40)."""
+    """Prints a server's text. Commands for the terminal in it are made visible (T40)."""
     if isinstance(part, Text):
         print(show_hidden(part.text) if stream.isatty() else part.text, file=stream)
     elif isinstance(part, Media):

@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def connect(make: "type[Client]", args: argparse.Namespace) -> "Client":
-    """The server that was named, the gateway that runs, or the providers themselves."""
+    """Connects to the named server, to a running gateway, or directly to the providers."""
     if args.url:
         return make("compatible", base_url=args.url, api_key=find_key(args.key))
     url = base_url(args.host or HOST, args.port or PORT)

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def open_verifier() -> "Verifier":
     """For the console's "verify now": the scenarios are loaded when they are asked for."""
-    from dragoman.conformance.live import LiveVerifier
+    from dragoman.conformance.runner import LiveVerifier
 
     return LiveVerifier()
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-EASY, NARROWEST = 16, 6  # a column whose words are cut: before others are left out, and after
+EASY, NARROWEST = 16, 6  # least width of a column that is cut: before other columns are left out, and after
 REST = 24  # columns that are needed beside a line for its last words; with less they go below
 GAP = "  "
 
@@ -61,7 +61,7 @@ def cut(word: str, width: int) -> str:
 
 
 def hang(line: str, words: Sequence[str], width: int | None) -> list[str]:
-    """A line, and behind or below it words that are not torn apart."""
+    """A line with further words behind it, or below it if there is no room. Words are not split."""
     text = GAP.join(words)
     if width is None or len(line) + len(GAP) + len(text) <= width:
         return [GAP.join(part for part in (line, text) if part)]

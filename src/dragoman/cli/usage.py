@@ -81,7 +81,7 @@ def act(args: argparse.Namespace) -> int:
 
 
 def write_table(report: "Sequence[ReportLine]", by: Sequence[str], width: int | None) -> list[str]:
-    """A cost that is unknown for some requests says so. By the day or the hour, the lines are in that order."""
+    """The report as a table. It marks a cost that is unknown for some requests. Days and hours are in their order."""
     from dragoman.accounts.usage import draw
 
     clock = next((word for word in by if word in ("day", "hour")), None)

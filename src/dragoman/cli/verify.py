@@ -30,7 +30,7 @@ Without either, `dragoman verify --scripted` plays against the built-in scripted
 """
 KEY_VARIABLE = "DRAGOMAN_VERIFY_KEY"
 PLAIN_WIDTH = 120
-TOKENS_EACH = 500  # of a small scenario, asked and answered
+TOKENS_EACH = 500  # a guess: tokens of one request of a scenario and its answer
 MOST_COLUMNS = 12
 STYLES: dict[str, Style] = {"PASS": "green", "FAIL": "red", "SKIP": "dim"}
 
@@ -267,7 +267,7 @@ class ProgressTable:
             return
         done = sum(1 for target, _ in run.cells if target == cell.target)
         if any(target.down for target in run.targets if target.name == cell.target):
-            return  # it gets a line at the end
+            return  # a file gets one line at the end
         if done == len(self._scenarios) and cell.target not in self._printed:
             self._printed.add(cell.target)
             self.out.write(self._line(run, cell.target) + "\n")

@@ -13,8 +13,8 @@ SCHEMA = {"type": "object", "properties": {"location": {"type": "string"}}, "req
 
 class Demand(Struct, frozen=True):
     field: str
-    says: JsonObject  # added to the body
-    where: tuple[str | int, ...]  # in the other dialect
+    says: JsonObject  # is added to the body of the test
+    where: tuple[str | int, ...]  # the place of the value in the other dialect
     means: Any
 
 

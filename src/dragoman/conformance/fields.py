@@ -346,7 +346,8 @@ class FateRow(Struct, frozen=True):
 
 
 def measure_fields(dialect: str, targets: tuple[str, ...]) -> list[FateRow]:
-    """The canonical fields a dialect can say, and what becomes of each in the others; of streams only what differs."""
+    """The canonical fields that a dialect has, and what becomes of each in the others. A stream has a row only where
+    it differs from the whole answer."""
     rows = []
     for sample in samples(dialect):
         if fate(sample, dialect) != "carried":

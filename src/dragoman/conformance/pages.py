@@ -162,7 +162,7 @@ def _outcome(outcome: str) -> str:
 
 
 def _scores(rows: list[Row]) -> list[str]:
-    """Of the features of the source, carried counts one and adapted a half."""
+    """The score of a pair: a carried feature counts 1, an adapted one 0.5, a lost one 0."""
     body = []
     for source in DIALECTS:
         cells = []

@@ -32,14 +32,14 @@ from dragoman.wire import WireReply, WireRequest
 
 DIALECTS = SPOKEN
 
-USUAL = ("text, several turns", "text", "tool call and result")  # probes whose notes are about no other feature
+USUAL = ("text, several turns", "text", "tool call and result")  # every probe has their notes, so these do not count
 
 PairOutcome: TypeAlias = Literal["carried", "adapted", "lost", "-"]
 
 
 class PairCell(Struct, frozen=True):
     outcome: PairOutcome
-    why: tuple[str, ...] = ()  # what the notes say
+    why: tuple[str, ...] = ()  # the sentences of the notes
 
 
 class Row(Struct, frozen=True):
@@ -125,7 +125,7 @@ def probe_stream(probe: Probe, source: str, target: str) -> PairCell:
 
 
 def _bring_back(reply: Reply, dialect: Dialect) -> Reply:
-    """An answer as the client's next request says it: with the state that the client keeps for us."""
+    """An answer as the client sends it back in its next request, with the reasoning state that it keeps for us."""
     if dialect.slots is None:
         return reply
     restored = []
@@ -183,7 +183,7 @@ def _judge(
     if after is not None and (found is not None or any(mark.encode() in wire for mark in probe.marks)):
         return PairCell("adapted", why)
     if after is not None and _speaks_of(probe, [note for note in notes if note.kind != "dropped"]):
-        return PairCell("adapted", why)  # its form is ours, so only its effect can be found
+        return PairCell("adapted", why)  # in a form of our own, which no reader finds: a note tells of it
     return PairCell("lost", why)
 
 

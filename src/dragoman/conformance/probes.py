@@ -58,7 +58,7 @@ Talk = Request | Reply
 
 class Probe(Struct, frozen=True, kw_only=True):
     feature: str
-    build: Callable[[str], Request | Reply | Failure]  # for the dialect it is said in
+    build: Callable[[str], Request | Reply | Failure]  # gets the name of the source dialect
     look: Callable[[Any], object]
     marks: tuple[str, ...] = ()
     noted: tuple[str, ...] = ()
@@ -173,7 +173,7 @@ def _thought(origin: str) -> Reasoning:
 
 
 def _signed_turn(origin: str) -> tuple[Part, ...]:
-    """A thought and a call as their dialect signs them: Gemini signs the call itself."""
+    """A thought and a call with the signature of their dialect. Gemini signs the call instead of the thought."""
     dialect = find_dialect(origin)
     if dialect.seals_calls:
         seal = Seal(origin=origin, value="c2VhbGVk", form=find_dialect(origin).seal_form)

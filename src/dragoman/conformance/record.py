@@ -130,11 +130,11 @@ def _reply_file(exchange: WireExchange) -> str:
     return "reply.json"
 
 
-# ---------------------------------------------------------------- and back
+# ---------------------------------------------------------------- replay
 
 
 def recorded_targets(folder: Path) -> list[VerifyTarget]:
-    """The targets of a recording, to be asked again without a network."""
+    """The targets of a recording. They can be asked again without a network."""
     path = folder / TARGETS
     try:
         rows = load_json(path.read_bytes())

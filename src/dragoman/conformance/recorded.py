@@ -24,7 +24,7 @@ from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
 from dragoman.wire import WireReply, WireRequest
 
-TALK = ("messages", "chat", "responses", "generate")  # endpoints of the conversation itself
+TALK = ("messages", "chat", "responses", "generate")  # endpoints of conversations
 OWN = ("opaque", "server")  # parts and tools that only their dialect reads
 FREE = ("parameters", "schema", "metadata", "arguments")
 ReadBack: TypeAlias = tuple[Request | Reply | Failure, Iterable[Note]]
@@ -40,10 +40,10 @@ class Tally(Struct):
     replies: int = 0
     streams: int = 0
     errors: int = 0
-    notes: dict[str, int] = {}  # by kind; "own" are those about what only the source's dialect has
-    said: int = 0  # values in what was converted, without what only the source's dialect has
-    kept: int = 0  # those that no note calls dropped or altered
-    failed: list[str] = []  # the cases, and what went wrong
+    notes: dict[str, int] = {}  # by kind; "own": notes about features that only the source's dialect has
+    values: int = 0  # values in the source, without features that only its dialect has
+    kept: int = 0  # how many of them no note calls dropped or altered
+    failed: list[str] = []  # the name of each failed case, and its error
 
     @property
     def cases(self) -> int:
@@ -52,7 +52,7 @@ class Tally(Struct):
     @property
     def score(self) -> float:
         """The share of the values that arrived unchanged."""
-        return self.kept / self.said if self.said else 1.0
+        return self.kept / self.values if self.values else 1.0
 
 
 class Case(Struct, frozen=True):
@@ -109,7 +109,7 @@ def tally_pair(cases: list[Case], source: str, target: str) -> Tally:
 
 def _count(tally: Tally, value: Any, notes: Iterable[Note]) -> None:
     values = _leaves(value)
-    tally.said += values
+    tally.values += values
     for note in notes:
         found = _at(value, note.canonical)
         own = "/extras/" in note.canonical or (isinstance(found, dict) and found.get("kind") in OWN)

@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing else: the matrix as a heat map, and what was said in each cell."""
+"""The report as one page that needs nothing else: the matrix as a heat map, and the traffic of each cell."""
 
 from html import escape
 from importlib.resources import files

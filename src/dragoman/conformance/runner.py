@@ -1,4 +1,4 @@
-"""`dragoman verify`: every scenario at every target, the outcomes as a matrix."""
+"""`dragoman verify`: plays every scenario at every target. The outcomes are a matrix."""
 
 import asyncio
 import time
@@ -9,12 +9,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.conformance.runner_play import Player, ScenarioOutcome, Try, model_names
-from dragoman.conformance.runner_targets import VerifyTarget
+from dragoman.conformance.runner_targets import VerifyTarget, targets_of
 from dragoman.conformance.runner_wire import LiveSender, WireExchange, WireLine, WireRequestToSend
-from dragoman.conformance.scenario import Scenario
+from dragoman.conformance.scenario import Scenario, load_scenarios
 from dragoman.dialects import find_dialect
 from dragoman.errors import DecodeError
+from dragoman.gateway.stores.verify import ScenarioView, VerifyCellView, VerifyTargetView
 from dragoman.jsontypes import load_json
+from dragoman.upstream.spec import DEMO, Upstream
 
 UNREACHABLE = ("upstream_unreachable", "upstream_connect", "upstream_disconnected", "upstream_url", "upstream_tls")
 PROBE_S = 10.0
@@ -167,7 +169,7 @@ class Worse(Struct, frozen=True):
 
 
 def count_requests(targets: Iterable[VerifyTarget], scenarios: Iterable[Scenario], repeat: int) -> int:
-    """About how many requests a run makes: each turn of each scenario, in each mode."""
+    """About how many requests a run makes: one for each turn of each scenario in each mode."""
     each = sum(len(scenario.modes) * max(1, len(scenario.turn)) for scenario in scenarios)
     return each * max(1, repeat) * sum(1 for target in targets if not target.skip)
 
@@ -191,3 +193,45 @@ def compare(direct: VerifyRun, through: VerifyRun) -> list[Worse]:
             if RANK[cell.outcome] < best and cell.outcome == "FAIL":
                 found.append(Worse(scenario.name, target.name, cell.words))
     return found
+
+
+# ---------------------------------------------------------------- for the console
+
+_ANY_TARGET = VerifyTarget(name="one", dialect="")
+
+
+class LiveVerifier:
+    """`verify` inside a running gateway, for its console."""
+
+    def list_scenarios(self) -> list[ScenarioView]:
+        return [
+            ScenarioView(name=s.name, title=s.title, group=s.group, requests=count_requests([_ANY_TARGET], [s], 1))
+            for s in load_scenarios()
+        ]
+
+    def list_targets(self, upstreams: Sequence[Upstream]) -> list[VerifyTargetView]:
+        return [
+            VerifyTargetView(name=target.name, dialect=target.dialect, model=target.model, skip=target.skip)
+            for target in self._targets(upstreams)
+        ]
+
+    async def run(
+        self, upstreams: Sequence[Upstream], scenarios: Sequence[str], watch: Callable[[VerifyCellView], None]
+    ) -> None:
+        def tell(run: VerifyRun, cell: VerifyCell) -> None:
+            watch(
+                VerifyCellView(
+                    target=cell.target,
+                    scenario=cell.scenario,
+                    outcome=cell.outcome,
+                    words=cell.words,
+                    seconds=round(cell.seconds, 3),
+                )
+            )
+
+        chosen = [scenario for scenario in load_scenarios() if scenario.name in scenarios]
+        await verify(self._targets(upstreams), chosen, VerifyOptions(), watch=tell)
+
+    @staticmethod
+    def _targets(upstreams: Sequence[Upstream]) -> list[VerifyTarget]:
+        return [target for upstream in upstreams if upstream.kind != DEMO for target in targets_of(upstream, ())]

@@ -51,7 +51,7 @@ ScenarioOutcome: TypeAlias = Literal["PASS", "FAIL", "SKIP"]
 UNKNOWN_MODEL = "no-such-model-4711"
 AGAIN = 2  # times a busy server is asked again
 LONGEST_WAIT_S = 20.0
-VENDORS = ("openai", "anthropic", "gemini")  # they count tokens
+VENDORS = ("openai", "anthropic", "gemini")  # have an endpoint that counts tokens
 # These may run any model, so their abilities are unknown.
 ANY_MODEL = ("", "compatible", "llamacpp", "lmstudio", "vllm", "sglang", "gpustack", "litellm")
 ONE_MODEL = ("llamacpp", "lmstudio", "vllm", "sglang")  # these often serve one model under any name
@@ -63,7 +63,7 @@ _BLIND = re.compile(
 )
 
 
-_LEFT_OUT = re.compile(r'[^"]*a line of text takes its place')  # of a note
+_LEFT_OUT = re.compile(r'[^"]*a line of text takes its place')  # a part of a note
 
 
 class Try(Struct, kw_only=True):
@@ -77,7 +77,7 @@ class Try(Struct, kw_only=True):
     seconds: float = 0.0
 
 
-class Skipped(Exception):  # no error: a reason
+class Skipped(Exception):  # not an error: its text is the reason for a SKIP
     """The target cannot be asked this."""
 
 
@@ -163,7 +163,7 @@ class Player:
         return text
 
     async def _show_other(self, text: str) -> None:
-        """A model that cannot see may guess right. Then it gives the same answer to another picture."""
+        """Asks again with another picture: a model that cannot see and only guessed gives the same answer."""
         if self.line.offline:
             return  # a recording has no answer to this question
         turns = [_with_picture(turn, self.scenario.other_picture) for turn in self.scenario.turn]
@@ -214,7 +214,7 @@ class Player:
         raise PlayFailed(f"{status}{failure.kind}: {failure.message}")
 
     def _may_not_think(self) -> bool:
-        """A server that runs any model does not tell which of them think."""
+        """Whether the model may be one that does not think: a server that runs any model does not tell us."""
         known = find_known(self.target.kind, self.model, self.target.rows) if self.target.kind else None
         return self.target.kind in ANY_MODEL and (known is None or not known.thinking)
 
@@ -247,7 +247,7 @@ class Player:
             return PlayedAnswer(reply=error.failure)
 
     def _write_call(self, request: Request, *, stream: bool) -> UpstreamCall:
-        """As the gateway writes it. A server of no known kind gets it once: nothing is learned about such a server."""
+        """The call as the gateway writes it. A server of an unknown kind is asked once, as nothing is learned."""
         profile = self.target.profile(self.model, self.learned)
         if self.target.gateway and self.scenario.unpaired:
             profile = replace(profile, pairing="keep")
@@ -304,7 +304,7 @@ class Player:
         events = [*reader.feed(exchange.reply), *reader.close()]
         return PlayedAnswer(reply=_fold(events), events=events)
 
-    # -- the others
+    # -- scenarios that are no conversation
 
     async def _cancel(self) -> None:
         """Hangs up at the first word of a stream. The next question must be answered as usual."""
@@ -434,13 +434,13 @@ def _busy_s(exchange: WireExchange) -> float | None:
 
 
 def _stopped_short(reply: Reply, expect: Expect) -> bool:
-    """A model that cannot be told what to say need not reach the limit."""
+    """Whether the answer ended before the limit. That is no failure: a real model writes as much as it likes."""
     finish = reply.choices[0].finish if reply.choices else None
     return "length" in expect.finish and finish is not None and finish.reason == "stop"
 
 
 def _called_nothing(reply: Reply, expect: Expect) -> bool:
-    """A model that cannot be told what to do need not call again."""
+    """Whether the model made no further call. That is no failure: a real model may choose."""
     return bool(expect.calls and reply.choices and not calls_of(reply.choices[0]))
 
 

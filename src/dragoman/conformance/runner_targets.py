@@ -1,4 +1,4 @@
-"""Targets: what `dragoman verify` can be pointed at. Configured providers, any URL, a gateway's doors."""
+"""The targets of `dragoman verify`: configured providers, any URL, or the doors of a gateway."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -42,9 +42,9 @@ class VerifyTarget(Struct, frozen=True, kw_only=True):
     key: Secret | None = None
     headers: dict[str, str] = {}
     overrides: dict[str, object] = {}
-    rows: Rows | None = None  # of its kind, if the user's file changes them
+    rows: Rows | None = None  # the rows of its kind, if the user's file changes them
     stream_usage: bool = True
-    gateway: bool = False  # a gateway: it takes all of its dialect, so no pass changes the request for it
+    gateway: bool = False  # it is a gateway, which takes the whole dialect: no pass changes the request
     skip: str = ""  # why it cannot be asked
     named: bool = False  # named on the command line, so it must answer
     down: str = ""  # why a named one cannot be asked, which is a failure

@@ -24,7 +24,7 @@ KEPT_HEADERS = ("content-type", "retry-after", "x-dragoman-notes", "x-dragoman-u
 class WireRequestToSend(Struct, frozen=True, kw_only=True):
     """One HTTP request of a scenario."""
 
-    place: str  # scenario, mode, and how many requests came before: what a recording is found by
+    place: str  # its name in a recording: scenario, mode, and the number of requests before it
     path: str
     body: bytes = b""
     method: str = "POST"
@@ -42,7 +42,7 @@ class WireExchange(Struct, kw_only=True):
     status: int = 0
     headers: dict[str, str] = {}
     reply: bytes = b""
-    failure: Failure | None = None  # there was no answer, or it broke off
+    failure: Failure | None = None  # set if there was no answer, or if it broke off
     seconds: float = 0.0
     left: bool = False  # we hung up
     remark: str = ""  # a remark for the report

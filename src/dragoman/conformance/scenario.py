@@ -1,4 +1,4 @@
-"""Scenarios: conversations as data (scenarios.toml, and files of users' own), and the requests they stand for."""
+"""Scenarios: conversations as data (scenarios.toml, or a user's own files), and the requests made from them."""
 
 import re
 import tomllib
@@ -20,7 +20,7 @@ ReplyMode: TypeAlias = Literal["whole", "streamed"]
 
 
 class Expect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an answer must be; scenarios.toml explains each field."""
+    """What we expect of an answer. scenarios.toml explains each field."""
 
     finish: tuple[str, ...] = ()
     text: bool | None = None
@@ -38,14 +38,14 @@ class Expect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Results(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a tool answers."""
+    """The results of a tool."""
 
     parts: tuple[Part, ...]
     failed: bool | None = None
 
 
 class ScenarioTurn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One request: what it adds to the turns before."""
+    """One request: the messages that it adds to the conversation, and the answer that we expect."""
 
     history: tuple[Message, ...] = ()
     filler: int = 0
@@ -67,7 +67,7 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     model: Literal["", "unknown"] = ""
     key: Literal["", "wrong"] = ""
     unpaired: bool = False
-    other_picture: dict[str, str] = {}  # with it the answer must change; otherwise the model saw neither picture
+    other_picture: dict[str, str] = {}  # sent second: if the answer stays the same, the model saw neither
     turn: tuple[ScenarioTurn, ...] = ()
     offered: tuple[Tool, ...] = ()  # filled in from the file's [tool.*] tables
 

@@ -28,9 +28,9 @@ class ScenarioRequest(Struct, frozen=True, kw_only=True):
 
     expect: Expect
     tools: tuple[Tool, ...] = ()
-    meaning: bool = True  # whether the model can be held to what it says
-    before: Usage | None = None  # of the turn before
-    worded: bool = False  # the form of the answer was only asked for in words
+    meaning: bool = True  # the words of the answer are checked too
+    before: Usage | None = None  # the usage of the turn before
+    worded: bool = False  # the form of the answer was asked for in words, not by a setting
 
 
 def check_reply(reply: Reply, asked: ScenarioRequest) -> list[str]:
@@ -57,7 +57,7 @@ def check_failure(failure: Failure, expect: Expect) -> list[str]:
 
 
 def check_events(events: Sequence[Event], expect: Expect) -> list[str]:
-    """The order of a stream, as its reader sees it."""
+    """Checks the order of the events of a stream."""
     own_events = [event for event in events if not isinstance(event, Aside)]
     if not own_events:
         return ["the stream is empty"]

@@ -225,7 +225,7 @@ def _reasons(*runs: VerifyRun) -> list[str]:
 
 
 def _steady(cell: VerifyCell) -> str:
-    """The reason without the model's own words, which change from run to run."""
+    """The reason without the words of the model, which are different in each run."""
     words = cell.words.partition(" (not JSON")[0]
     return words if cell.outcome == "SKIP" else f"FAIL: {words}"
 
