@@ -27,7 +27,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from soak import DIALECTS, KINDS, dialect_of, free_port, replies, wait_for
+from soak import DIALECTS, KINDS, dialect_of, free_port, replies, serve_answers, wait_for
 
 ROOT = Path(__file__).parent.parent
 SHUT = {"503", "529"}  # a breaker is open, or a worker ends: said with a time to come again
@@ -114,18 +114,7 @@ async def provide(port: int) -> None:
         await writer.drain()
         return True
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                request = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-                size = re.search(r"content-length: (\d+)", request.lower())
-                body = await reader.readexactly(int(size[1]) if size else 0)
-                if not await answer(request.split(" ", 2)[1], body, writer):
-                    break
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", port)
-    await server.serve_forever()
+    await serve_answers(port, answer)
 
 
 def send(writer: asyncio.StreamWriter, status: int, body: bytes, length: int | None = None) -> None:

@@ -22,6 +22,7 @@ import sys
 import time
 import urllib.request
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -110,6 +111,12 @@ async def provide(port: int) -> None:
             writer.write(head(200, "application/json", f"content-length: {len(whole)}\r\n") + whole)
         await writer.drain()
         return True
+
+    await serve_answers(port, answer)
+
+
+async def serve_answers(port: int, answer: Callable[[str, bytes, asyncio.StreamWriter], Awaitable[bool]]) -> None:
+    """An HTTP server. `answer` gets the path and the body of each request; False: the connection ends."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):

@@ -18,7 +18,8 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "dragoman"
 DIALECT_NAME = re.compile(r'"(openai_chat|openai_responses|anthropic|gemini|ollama)"')
-SHORT_LINES = 60
+SHORT_LINES, LONG_LINES = 60, 500
+LONG_FUNCTION = 40
 
 
 def source_files() -> list[Path]:
@@ -31,15 +32,35 @@ def count_tree() -> dict[str, int]:
     texts = {path: path.read_text() for path in files}
     outside = [text for path, text in texts.items() if SOURCE / "dialects" not in path.parents]
     lines = {path: text.count("\n") for path, text in texts.items()}
+    short = [path for path, count in lines.items() if count < SHORT_LINES]
+    functions = sorted(length for text in texts.values() for length in function_lengths(text))
+    importers = count_importers(texts)
     return {
         "source files": len(files),
         "source lines": sum(lines.values()),
-        f"files under {SHORT_LINES} lines": sum(1 for count in lines.values() if count < SHORT_LINES),
-        "files with one importer": sum(1 for count in count_importers(texts).values() if count == 1),
+        f"files over {LONG_LINES} lines": sum(1 for count in lines.values() if count > LONG_LINES),
+        "functions: median of their lines": functions[len(functions) // 2],
+        "functions: 95 of 100 have at most": functions[len(functions) * 95 // 100],
+        "functions: the longest": functions[-1],
+        f"functions over {LONG_FUNCTION} lines": sum(1 for length in functions if length > LONG_FUNCTION),
+        f"files under {SHORT_LINES} lines": len(short),
+        "of these, without `__init__.py` files": sum(1 for path in short if path.name != "__init__.py"),
+        "of these, with one importer": sum(
+            1 for path in short if path.name != "__init__.py" and importers[module_name(path)] == 1
+        ),
+        "files with one importer": sum(1 for count in importers.values() if count == 1),
         "dialect names as strings outside dialects/": sum(len(DIALECT_NAME.findall(text)) for text in outside),
         "files in passes/": len([path for path in files if path.parent == SOURCE / "passes"]),
         "files in upstream/": len([path for path in files if SOURCE / "upstream" in path.parents]),
+        "files directly in gateway/": len([path for path in files if path.parent == SOURCE / "gateway"]),
     }
+
+
+def function_lengths(text: str) -> list[int]:
+    """The lines of each function and method, from `def` to its end."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
+    return [(node.end_lineno or node.lineno) - node.lineno + 1 for node in nodes]
 
 
 def count_importers(texts: dict[Path, str]) -> dict[str, int]:

@@ -21,10 +21,10 @@ from dragoman.log_line import LogLine, own_error
 
 log = logging.getLogger(__name__)
 SETTLE_S = 0.05
-SETTLE_LOOKS = 6  # a request that is refused waits for no longer than this many times SETTLE_S
+SETTLE_LOOKS = 6  # a request waits at most this many times SETTLE_S before it is refused
 WRITE_S = 0.5
 STANDBY_S = 2.0
-LOOK_S = 60.0  # how often the files of dead processes are looked for
+LOOK_S = 60.0  # how often we look for files of dead processes
 FORGET_S = 3600.0
 DAY_S = 86_400.0
 
@@ -60,7 +60,7 @@ class Bookkeeper:
         self._settlements: deque[Settlement] = deque()
         self._thread: threading.Thread | None = None
         self._woken, self._stopping = threading.Event(), False
-        self.away = ""  # why rows wait
+        self.away = ""  # why rows cannot be written now; "" if they can
         self._recorded = self._written = 0  # rows; each is counted by one thread only
         self._charged = self._settled = 0  # rows that cost something
 
@@ -71,13 +71,13 @@ class Bookkeeper:
 
     @property
     def in_hand(self) -> int | None:
-        """Budgets that can be used for a while without their server; None if they have none."""
+        """The number of budgets that can be used for a while without their server; None if they have no server."""
         return self._standby.in_hand if self._standby is not None else None
 
     # ---------------------------------------------------------------- on the way of a request
 
     async def reserve(self, request: str, lines: Sequence[Line], estimate: int, *, cap: bool) -> list[Spent] | Refused:
-        """An OSError: it is not known whether anything was reserved. The row of the request then ends it."""
+        """Reserves. After an OSError we do not know whether it did: the row of the request settles it."""
         now = self._wall()
         self._start()
         standby = self._standby
@@ -116,7 +116,7 @@ class Bookkeeper:
     async def _ask(
         self, request: str, lines: Sequence[Line], estimate: int, now: float, *, cap: bool
     ) -> list[Spent] | Refused:
-        """A client that leaves does not stop it halfway."""
+        """Asks the server. The call goes on to its end even if the client leaves."""
         until = now + self._lease_s
         if self._remote is None:
             return self._budgets.reserve(request, self.owner, lines, estimate, now=now, until=until, cap=cap)
@@ -137,7 +137,7 @@ class Bookkeeper:
     # ---------------------------------------------------------------- in the thread
 
     def start(self) -> None:
-        """Starts now, not with the first request, to take over what dead processes have left."""
+        """Starts the thread now, not with the first request: it takes over the rows of dead processes."""
         self._start()
 
     def close(self) -> None:
@@ -265,7 +265,7 @@ class Bookkeeper:
             work()
         except OSError as error:
             self._be_away(error)
-        except Exception as error:  # a fault of ours: without this thread no row would be written any more
+        except Exception as error:  # a bug of ours: the thread must go on, or no row would be written any more
             log.warning(own_error("bookkeeper_failed", "", error))
 
     def _be_away(self, error: OSError) -> None:

@@ -20,7 +20,7 @@ from dragoman.accounts.sqlite import use_wal
 
 FILE = "budgets.db"
 BUSY_S = 2.0
-SETTLED_KEPT_S = 2 * 86_400.0  # a journal that is replayed within this time settles nothing twice
+SETTLED_KEPT_S = 2 * 86_400.0  # settled ids are kept this long, so that a replayed journal settles nothing twice
 _SCHEMA = """
 create table if not exists spent (
     account text, period integer, micros integer not null default 0, reserved integer not null default 0,
@@ -47,7 +47,7 @@ returning micros
 
 
 class Held(Struct, frozen=True, array_like=True):
-    """What one request has reserved of one budget."""
+    """The reservation of one request in one budget."""
 
     account: str
     period: int
@@ -74,7 +74,7 @@ class Settlement(Struct, frozen=True):
 
 
 class Spent(Struct, frozen=True, kw_only=True):
-    """How a budget stands."""
+    """How much of a budget is spent and reserved."""
 
     account: str
     period: int
@@ -104,7 +104,7 @@ class Refused(Struct, frozen=True):
 
 
 class BudgetStore(Protocol):
-    """Each call is one transaction that holds for all processes with this store. An OSError: it cannot be used."""
+    """A store of budgets that processes share. Each call is one transaction. OSError: the store cannot be used now."""
 
     def reserve(
         self, request: str, owner: str, lines: Sequence[Line], estimate: int, *, now: float, until: float, cap: bool
@@ -115,7 +115,7 @@ class BudgetStore(Protocol):
         """Each id counts once, however often it is settled."""
 
     def renew(self, requests: Sequence[str], until: float) -> None:
-        """These requests still run: their reservations are good until this time."""
+        """Prolongs the reservations of requests that still run."""
 
     def expire(self, now: float) -> int:
         """Gives back the reservations whose lease has ended. Returns how many."""
@@ -126,12 +126,12 @@ class BudgetStore(Protocol):
 
 
 class RemoteBudgets(BudgetStore, Protocol):
-    """A server's: the event loop does not wait for it."""
+    """Budgets on a server. The event loop is not blocked while the server is asked."""
 
     async def ask(
         self, request: str, owner: str, lines: Sequence[Line], estimate: int, *, now: float, until: float, cap: bool
     ) -> list[Spent] | Refused:
-        """As `reserve`."""
+        """As `BudgetStore.reserve`."""
 
 
 def make_lines(accounts: Sequence[Account], now: float) -> tuple[Line, ...]:
@@ -148,7 +148,7 @@ def find_reset(budget: Budget, now: float) -> int | None:
 
 
 class SqliteBudgets:
-    """In WAL mode without a disk flush per commit: a killed process loses nothing, a power cut the last moments."""
+    """WAL mode without a flush per commit: a killed process loses nothing, a power cut loses the last moments."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -234,7 +234,7 @@ class SqliteBudgets:
 
 
 def _settle_new(db: sqlite3.Connection, settlements: Sequence[Settlement], now: float) -> Sequence[Settlement]:
-    """Those that were not settled before. Mostly that is all of them, which one statement says."""
+    """The settlements that are new. Mostly all of them are, so one statement is tried first."""
     ids = _encode([one.id for one in settlements])
     if db.execute(_SETTLE, (now, ids)).rowcount == len(settlements):
         return settlements
@@ -253,7 +253,7 @@ def _look(db: sqlite3.Connection, line: Line) -> Spent:
 def _take(
     db: sqlite3.Connection, lines: Sequence[Line], estimate: int, *, cap: bool
 ) -> list[tuple[Spent, int]] | Refused:
-    """How each budget stood, and how much of it is reserved now. What was taken is given back if one refuses."""
+    """Reserves on each budget. If one of them refuses, the others get theirs back."""
     taken: list[tuple[Spent, int]] = []
     for line in lines:
         spent, micros = _take_one(db, line, estimate, cap=cap)
@@ -282,7 +282,7 @@ def _spent(line: Line, micros: int, reserved: int) -> Spent:
 
 
 def _change_spent(db: sqlite3.Connection, at: tuple[str, int], change: Sequence[int]) -> int:
-    """What is spent now."""
+    """Changes the spent amount and returns the new one."""
     values = {"account": at[0], "period": at[1], "micros": change[0], "reserved": change[1]}
     return int(db.execute(_CHANGE, values).fetchall()[0][0])
 

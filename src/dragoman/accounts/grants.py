@@ -1,4 +1,4 @@
-"""Grant: what a key or a team may use, and how much of it. Holder: the owner of a key with all grants that hold."""
+"""Grant: what a key or a team may use, and how much of it. Holder: the owner of a key, with its grants."""
 
 import fnmatch
 import re
@@ -16,7 +16,7 @@ LONGEST_GRACE_S = 10 * 366 * 86400.0
 
 
 class Grant(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """None is "no limit". Patterns have `*` and `?`; an empty list allows nothing."""
+    """None means "no limit". Patterns have `*` and `?`. An empty list allows nothing."""
 
     models: tuple[str, ...] | None = None
     tools: tuple[str, ...] | None = None  # of MCP servers, as `server/tool`
@@ -112,7 +112,7 @@ class FileKey(Struct, frozen=True, kw_only=True):
 
 
 class Account(Struct, frozen=True, kw_only=True):
-    """One grant that holds for a request, under the name by which its use is counted."""
+    """One grant that applies to a request. Its use is counted under `name`."""
 
     name: str  # `key:ID` or `team:NAME`
     label: str  # for people: "the key ada"
@@ -126,14 +126,14 @@ class Account(Struct, frozen=True, kw_only=True):
 
 
 class Holder(Struct, frozen=True, kw_only=True):
-    """The owner of a key. What every one of its accounts allows is allowed."""
+    """The owner of a key. A request is allowed if all its accounts allow it."""
 
     id: str
     name: str = ""
     team: str = ""
     admin: bool = False
     accounts: tuple[Account, ...] = ()
-    limited: tuple[Account, ...] = ()  # those with limits by the minute
+    limited: tuple[Account, ...] = ()  # accounts with limits by the minute
     budgeted: tuple[Account, ...] = ()
     currency: str = ""  # of its budgets; "" if they have several
     free_models: bool = True  # no account names models

@@ -36,7 +36,7 @@ class Segment:
         return self.rows or read_rows(self.path)
 
     def end(self) -> None:
-        """Its rows are in the database."""
+        """Deletes the file: its rows are in the database now."""
         with suppress(OSError):
             self.path.unlink()
         self.close()
@@ -53,7 +53,7 @@ class Journal:
         self._lock = threading.Lock()
         self._now: Segment | None = None
         self.waiting: list[Segment] = []  # written, and not in the database yet
-        self.trouble = ""  # why rows are in memory only
+        self.trouble = ""  # why rows are only in memory; "" if files can be written
 
     def write(self, row: LedgerRow) -> None:
         """A system call of some microseconds. If the disk is full, the row is in memory only."""
@@ -78,7 +78,7 @@ class Journal:
             segment.size += written
 
     def turn(self) -> list[Segment]:
-        """Ends the file that is written now. All files that wait for the database, the oldest first."""
+        """Closes the current file. Returns all files that wait for the database, the oldest first."""
         with self._lock:
             if self._now is not None and self._now.rows:
                 self.waiting.append(self._now)
@@ -100,7 +100,7 @@ class Journal:
                 segment.rows = []
 
     def take_over(self) -> Iterator[Segment]:
-        """Files of processes that are gone. The caller puts their rows into the database and ends them."""
+        """The files of dead processes. The caller writes their rows to the database and then ends the files."""
         for path in sorted(self._folder.glob("*.jsonl")) if self._folder.is_dir() else []:
             own = {segment.path for segment in self.waiting} | ({self._now.path} if self._now else set())
             if path not in own and (segment := _lock_left(path)) is not None:
@@ -116,7 +116,7 @@ class Journal:
             self._now, self.waiting = None, []
 
     def _open(self) -> Segment:
-        """Without a place for it, a segment in memory."""
+        """A new segment. If no file can be made, it is in memory only."""
         path = self._folder
         for _ in range(3):
             path = self._folder / f"{time.time_ns()}-{os.getpid()}-{secrets.token_hex(4)}.jsonl"
@@ -128,7 +128,7 @@ class Journal:
                 return Segment(path, -1)
             if _lock(file):
                 return Segment(path, file)
-            os.close(file)  # another process looks at it in this moment
+            os.close(file)  # another process is just looking at it
         return Segment(path, -1)
 
 

@@ -24,7 +24,7 @@ BUSY_S = 30.0
 COUNTERS = ("input", "cache_read", "cache_write", "output", "reasoning")
 # What sums can be grouped by. `day` and `hour` are made of the time.
 SUMMED = ("team", "key", "door", "upstream", "model", "currency", "day", "hour")
-DETAILS = ("client", "asked", "status", "tags")  # only as long as single rows are kept
+DETAILS = ("client", "asked", "status", "tags")  # only single rows have these, not the sums
 MOST_ROWS = 10_000  # of one answer to a query
 _FORGET_AT_ONCE = 5000
 
@@ -44,11 +44,11 @@ class LedgerRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     key_id: str = ""
     team: str = ""
     tags: str = ""
-    client: str = ""  # the program that asked
+    client: str = ""  # the client's program
     door: str = ""
     asked: str = ""  # the model, as the client named it
     upstream: str = ""
-    model: str = ""  # that answered
+    model: str = ""  # the model that answered
     input: int | None = None
     cache_read: int | None = None
     cache_write: int | None = None
@@ -67,7 +67,7 @@ class LedgerRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     estimated: bool = False  # the counters are ours, not the provider's
     bodies: str = ""  # masked; only for keys that ask for it
     attempts: tuple[AttemptRow, ...] = ()
-    charged: tuple[Line, ...] = ()  # the budgets that it counts against
+    charged: tuple[Line, ...] = ()  # the budgets that pay for it
 
 
 class Sums(Struct, frozen=True, kw_only=True):
@@ -92,10 +92,10 @@ class Page(Struct, frozen=True, kw_only=True):
 
 
 class Ledger(Protocol):
-    """An OSError means: it cannot be used now. Its rows then wait in the journal."""
+    """Where rows are kept. OSError: it cannot be used now, and the rows wait in the journal."""
 
     def add(self, rows: Sequence[LedgerRow]) -> None:
-        """In one transaction. A row that is known is left as it is."""
+        """Adds rows in one transaction. A row that is there already is not changed."""
 
     def sum(self, by: Sequence[str], since: float, until: float, where: dict[str, str]) -> list[Sums]: ...
 
@@ -132,8 +132,8 @@ create table if not exists sums (
 ) without rowid;
 """
 _INSERT = f"insert or ignore into requests values ({', '.join('?' * len(COLUMNS))})"  # noqa: S608  # our own names
-# Each statement lets go of the interpreter's lock and must take it back, while the event loop works. Many rows in one
-# statement cost the loop less.
+# Each statement releases the interpreter's lock and takes it again, which disturbs the event loop. So many rows go
+# into one statement.
 AT_ONCE = 25
 _INSERT_MANY = _INSERT + f", ({', '.join('?' * len(COLUMNS))})" * (AT_ONCE - 1)
 _TRY = "insert or ignore into attempts values (?, ?, ?, ?, ?, ?, ?)"
@@ -143,12 +143,12 @@ on conflict do update set {", ".join(f"{name} = {name} + excluded.{name}" for na
 """  # noqa: S608  # our own names
 _read = attrgetter(*COLUMNS)
 _count = attrgetter(*COUNTERS)
-# Numbers are quick to group by; they are written as times for the few lines that are left.
+# We group by numbers, which is quick. Only the few lines of the result are written as times.
 _CLOCKS = {"day": (86_400, "%Y-%m-%d"), "hour": (3600, "%Y-%m-%d %H:00")}
 
 
 def _insert(db: sqlite3.Connection, rows: Sequence[tuple[object, ...]]) -> int:
-    """How many of them were new."""
+    """Inserts rows and returns how many were new."""
     whole, new = len(rows) // AT_ONCE * AT_ONCE, 0
     for first in range(0, whole, AT_ONCE):
         values = list(chain.from_iterable(rows[first : first + AT_ONCE]))
@@ -242,7 +242,7 @@ class SqliteLedger:
 
     @contextmanager
     def _report(self) -> Iterator[sqlite3.Connection]:
-        """One picture of the ledger, whatever is written meanwhile."""
+        """A read transaction: it sees one state of the ledger, even if rows are written meanwhile."""
         with self._tell(), closing(self._open()) as db:
             db.execute("begin")
             yield db
@@ -302,7 +302,7 @@ _DETAILED = _Source(
 
 
 def _add_up(rows: Sequence[LedgerRow]) -> list[tuple[object, ...]]:
-    """The rows of `sums` that these requests make: few, as many requests share an hour, a key and a model."""
+    """The rows of `sums` for these requests. They are few: many requests share an hour, a key and a model."""
     found: dict[tuple[object, ...], list[int]] = {}
     for row in rows:
         model = row.model if 0 < row.status < 400 else ""

@@ -1,4 +1,4 @@
-"""What a reply costs: prices.toml, what the configuration says instead, and the sum in micro-units.
+"""The cost of a reply in micro-units: prices.toml, prices of the configuration, and the sum.
 
 An unknown price is None, never zero.
 """
@@ -40,7 +40,7 @@ class ModelPrice(Struct, frozen=True, kw_only=True):
     input_audio: int | None = None
     output_audio: int | None = None
     image: int | None = None
-    above: int | None = None  # with more input tokens than this, `long` holds
+    above: int | None = None  # with more input tokens than this, the prices of `long` apply
     long: "ModelPrice | None" = None
     currency: str = "USD"
     since: str = ""
@@ -75,7 +75,7 @@ def count_cost(price: ModelPrice | None, usage: Usage | None, images: int = 0) -
         (usage.input_audio, price.input, price.input_audio),
         (usage.output_audio, price.output, price.output_audio),
     ):
-        if count:  # they are part of input and output, too
+        if count:  # input and output include them
             if own is None:
                 return None
             total += count * (own - plain)
@@ -87,13 +87,13 @@ def count_cost(price: ModelPrice | None, usage: Usage | None, images: int = 0) -
 
 
 def is_free(price: ModelPrice) -> bool:
-    """Whether nothing of a model costs anything."""
+    """Whether all prices of a model are zero."""
     own = any(getattr(price, name) for name in AMOUNTS)
     return not own and (price.long is None or is_free(price.long))
 
 
 def _write_cost(price: ModelPrice, usage: Usage, written: int) -> int:
-    """A provider with caches of several lifetimes says how much went into the long ones."""
+    """The cost of writing to caches. Providers with caches of several lifetimes report the longer ones separately."""
     usual = price.input if price.cache_write is None else price.cache_write
     long_lived = 0
     for own in usage.extras.values():

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from dragoman.accounts.budgets import BudgetStore, Line, Refused, Settlement, Spent
 
-PART = 100  # a hundredth of a budget for each process
+PART = 100  # each process reserves one hundredth of a budget
 LEAST_LEFT = 5  # only while a fifth of the budget is left; then each request asks the store
 MARGIN_S = 2.0  # clocks of gateways differ
 
@@ -20,7 +20,7 @@ AccountPeriod = tuple[str, int]  # account and period
 
 
 class InHand(Struct):
-    """What is in hand of one budget."""
+    """The part of one budget that this process has reserved in advance."""
 
     id: str
     line: Line
@@ -39,9 +39,9 @@ class Standby:
         self._lock = threading.Lock()
         self._wanted: dict[AccountPeriod, tuple[Line, float]] = {}  # budgets in use, and when they were asked for last
         self._parts: dict[AccountPeriod, InHand] = {}
-        self._retired: list[InHand] = []  # that requests still use
+        self._retired: list[InHand] = []  # old parts that requests still use
         self._used: dict[str, list[tuple[InHand, int]]] = {}  # by request
-        self._spent: dict[AccountPeriod, Spent] = {}  # budgets of which nothing was left
+        self._spent: dict[AccountPeriod, Spent] = {}  # used-up budgets
 
     @property
     def wanted(self) -> bool:
@@ -60,7 +60,7 @@ class Standby:
         self._spent[spent.account, spent.period] = spent
 
     def use(self, request: str, lines: Sequence[Line], estimate: int, now: float) -> list[Spent] | None:
-        """Takes an estimate of what is in hand; None if it does not fit."""
+        """Pays an estimate from the parts in hand; None if it does not fit."""
         return self._take(request, lines, estimate, now, cap=False)
 
     def use_alone(
@@ -92,7 +92,7 @@ class Standby:
         ]
 
     def end(self, settled: Sequence[Settlement]) -> None:
-        """Requests that used it are settled. What they did not cost can be used again."""
+        """Takes back what settled requests did not need, so that others can use it."""
         with self._lock:
             for one in settled:
                 for part, micros in self._used.pop(one.id, ()):
@@ -100,7 +100,7 @@ class Standby:
                     part.users -= 1
 
     def renew(self, now: float) -> None:
-        """In the bookkeeper's thread. An OSError: the store is away."""
+        """Renews all parts. Called in the bookkeeper's thread. OSError: the store is away."""
         for at, (_, asked) in list(self._wanted.items()):
             if now - asked > self._lease_s:
                 self._wanted.pop(at, None)
@@ -108,7 +108,7 @@ class Standby:
                 self._retire(at)
         for at, part in list(self._parts.items()):
             if part.until < now:
-                self._retire(at)  # the store was away for too long: it is given to others by now
+                self._retire(at)  # the store was away for too long, and has given this part to others
         self._give_back(now)
         parts = [*self._parts.values(), *self._retired]
         old = [part for part in parts if now <= part.until < now + self._lease_s * 2 / 3]
@@ -151,7 +151,7 @@ class Standby:
                 self._retired.append(part)
 
     def _give_back(self, now: float) -> None:
-        """Parts that no request uses any more."""
+        """Gives back the parts that no request uses any more."""
         with self._lock:
             over = [part for part in self._retired if not part.users]
         if over:

@@ -1,4 +1,4 @@
-"""Reports on the ledger: who used how much, as a table with small charts, and exports to CSV, JSON and Parquet."""
+"""Reports on the ledger: usage as a table with small charts, and exports to CSV, JSON and Parquet."""
 
 import csv
 import io
@@ -45,7 +45,7 @@ def read_since(text: str, now: float) -> float:
 def make_report(
     ledger: Ledger, by: Sequence[str], since: float, until: float | None = None, where: dict[str, str] | None = None
 ) -> list[ReportLine]:
-    """Money of two currencies is never added up: there is a line for each."""
+    """The lines of a report. Each currency has a line of its own, because amounts of two cannot be added."""
     until = time.time() if until is None else until
     groups = [word for word in dict.fromkeys((*by, "currency")) if word]
     sums = _join(ledger.sum(groups, since, until, where or {}))
@@ -100,7 +100,7 @@ def write_csv(report: Sequence[ReportLine], by: Sequence[str]) -> str:
 
 
 def _cell(value: object) -> object:
-    """A spreadsheet takes a text that begins so for a formula and runs it. Clients choose tags and models' names."""
+    """A text for a spreadsheet. Clients choose tags and model names, and some first characters would make a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 

@@ -114,8 +114,8 @@ def _find_zstd() -> Any:
 
 class LoadedBody(NamedTuple):
     values: JsonObject
-    tools: tuple[AnyTool, ...] | None = None  # they are known: `values` is without them
-    tools_text: bytes = b""  # they are not known yet
+    tools: tuple[AnyTool, ...] | None = None  # known tools, which are not in `values`
+    tools_text: bytes = b""  # the JSON of tools that are not known yet
 
 
 def load_body(data: bytes, limits: RequestLimits) -> JsonObject:

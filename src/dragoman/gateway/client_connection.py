@@ -36,7 +36,7 @@ LEAST_PROGRESS_BYTES = 1024  # a client that takes less than this in `write_s` d
 MOST_HEADS = 8  # of one connection that are remembered, one after the other: a proxy's are all different
 MOST_DIGITS = 9  # of the size of a body whose head is remembered
 
-_BUSY = inf  # no deadline while the app works on an answer
+_BUSY = inf  # the deadline while the app works on an answer: none
 _STATUS = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus}
 _USUAL = ("host", "content-type", "content-length", "authorization", "user-agent", "accept", "connection", "x-api-key")
 _NAMES = {spelt: name for name in _USUAL for spelt in (name.encode(), name.title().encode())}
@@ -58,8 +58,8 @@ class KnownHead(NamedTuple):
     """The head of a request that came with its whole body in one piece, and was parsed. Only the size may differ in the
     next one."""
 
-    before: bytes  # the size of the body
-    after: bytes  # it
+    before: bytes  # the part of the head before the size of the body
+    after: bytes  # the part after it
     method: str
     path: str
     query: str
@@ -125,10 +125,10 @@ class ClientConnection(asyncio.Protocol):
         self._running: ClientExchange | None = None  # the request that is being answered
         self._task: asyncio.Task[None] | None = None
         self._paused = self._lost = self._leaving = self._served = False
-        self._deaf = False  # what still arrives is not read as HTTP
+        self._deaf = False  # bytes that still arrive are thrown away
         self._unwanted = 0  # bytes that arrived since then
         self._refusal = 0  # the status to answer with after the requests before it
-        self._unsent = 0  # bytes that a client which does not read had to take when it was last looked at
+        self._unsent = 0  # bytes that a slow client had not taken yet at the last check
         self._until = _BUSY
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -456,7 +456,7 @@ class ClientConnection(asyncio.Protocol):
     # ---- deadlines: one timer for all. It is moved only when it fires, so most requests never touch it
 
     def _reckon(self) -> None:
-        """What the connection waits for now, and until when."""
+        """Finds out what the connection waits for now, and until when."""
         if self._running is not None and self._running is not self._incoming:
             self._until = _BUSY  # what comes after this request has time until it is answered
         elif self._incoming is not None:
@@ -484,7 +484,7 @@ class ClientConnection(asyncio.Protocol):
             if self._until != _BUSY:
                 self._arm()
         elif self._deaf or (self._served and not self._heading and self._incoming is None):
-            self.transport.close()  # it has had its time, or is idle
+            self.transport.close()  # its time is over, or it is idle
         else:
             self._refuse(408)
 

@@ -73,7 +73,7 @@ class ClientExchange:
             self._waiter.set_result(None)
 
     def fail(self, status: int, words: str) -> None:
-        """The rest of the body will not come: what did come is not what its head says."""
+        """The body is incomplete or not as its head says: reading it raises an error."""
         self._fault = Failure(kind="invalid_request", status=status, message=words)
         self.keep = False
         self.wake()

@@ -49,10 +49,10 @@ from dragoman.wire import WireRequest
 
 Targets: TypeAlias = list[tuple[UpstreamState, Target]]
 ToSent: TypeAlias = Callable[[Place], Place]
-FRESH_S = 5.0  # a list of models that is not older is good enough
+FRESH_S = 5.0  # a list of models that is younger than this is not asked for again
 HALF = "half of a surrogate pair became U+FFFD"
 MOST_RATE_HEADERS = 32  # Anthropic has some twenty
-LEAST_TURNS = 3  # in a shorter request nothing can be left out of the next one
+LEAST_TURNS = 3  # turns of a shorter request are not remembered
 _NAME = re.compile(r"[a-z0-9-]{1,80}")
 _VALUE = re.compile(r"[ -~]{1,200}")
 
@@ -90,7 +90,7 @@ async def take_in(scope: Scope, path: str, raw: bytes | None, to_sent: ToSent | 
         raw = await read_body(http, scope.now.settings)
     scope.size = len(raw)
     if scope.keep:
-        scope.raw = raw  # X-ray shows what could not be read, too
+        scope.raw = raw  # set first: X-ray also shows bodies that cannot be read
     if to_sent is None and scope.dialect.reads_turns_apart and scope.gateway.known_turns.most_bytes:
         scope.client_request = await take_in_turns(scope, path, raw)
     else:
@@ -178,7 +178,7 @@ def decode_known(scope: Scope, raw: bytes, path: str, hit: Hit) -> tuple[ClientR
     if found is None:
         try:
             found = decode(scope, hit.short, path)
-        except DragomanError:  # the error must name its place in the whole body
+        except DragomanError:  # the slow path raises it again, with the place in the whole body
             return None, None
         joined = join(hit, found.request, scope.dialect) if found.same_wire and not found.notes else None
         if joined is None:
@@ -336,7 +336,7 @@ async def answer_with(scope: Scope) -> HttpResponse:
     stream = bool(request.stream)
     load = scope.dialect.encode_loaded
     if load is not None and not request.messages and targets[0][0].spec.dialect != scope.dialect.name:
-        return only_load(scope, load(request, gateway.wall()))  # other servers load nothing
+        return only_load(scope, load(request, gateway.wall()))  # servers of other dialects cannot load a model
     copies = 1
     if (request.choices or 1) > 1:
         client_request, copies = split(client_request, *targets[0], refuse=scope.refuse)
@@ -398,7 +398,7 @@ def stream_type(scope: Scope) -> str:
 
 async def whole(scope: Scope, answer: OpenAnswer) -> bytes:
     """The body of an unstreamed answer, in the client's dialect."""
-    if answer.plain and scope.resolved is None and not scope.makes_names:  # no later request needs a part of it
+    if answer.plain and scope.resolved is None and not scope.makes_names:  # its bytes can be passed on unread
         return answer.raw
     reply, client_request = answer.reply, scope.client_request
     if reply is None or client_request is None:

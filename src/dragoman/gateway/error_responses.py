@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 OWN_STATUSES = (401, 403, 405, 413, 415, 421, 431, 502, 508)  # the dialect does not change these
 # The last attempt sent nothing. A server that restarts is soon there again, so clients may try on.
 AWAY = ("upstream_unreachable", "upstream_closed")
-SOON_S = 1.0  # when to come again to a server that does not say
+SOON_S = 1.0  # Retry-After, if the upstream gave no hint
 
 
 def refuse(gateway: Gateway, http: HttpRequest, dialect: Dialect, error: Exception) -> HttpResponse:

@@ -49,7 +49,7 @@ class HeadFacts:
 
     def __init__(self) -> None:
         self.match: Match | None = None
-        self.judged_by: object = None  # the Access that has nothing against host, origin, type and hops
+        self.judged_by: object = None  # the Access that has accepted host, origin, type and hops
         self.key: tuple[str | None] | None = None
         self.digest: tuple[object, str] | None = None  # of the key, and the table whose pepper it was made with
         self.hops: int | None = None
@@ -99,13 +99,13 @@ class HttpRequest:
     ) -> None:
         self.method = method
         self.large = False  # its body is worked on off the loop
-        self.size = 0  # of its body, once it is read
+        self.size = 0  # bytes of its body, known once it is read
         self.path = path
         self.query = query
         self.headers = headers or {}
         self.repeated = repeated
         self.client = client
-        self.port = port  # of ours, that it came to
+        self.port = port  # our port that it came to
         self.id = ""  # in the log; a client may choose it
         self.unique_id = ""
         self.most_bytes: int | None = None  # of its body at this route; None: as many as the configuration allows

@@ -52,7 +52,7 @@ LoopMode: TypeAlias = Literal["auto", "native", "react"]
 MODES: dict[str, LoopMode] = {"": "auto", "auto": "auto", "native": "native", "react": "react"}
 _NO_TOOLS = re.compile(r"\btools?\b|\bfunctions?\b", re.I)
 LONGEST_RESULT = 4000  # characters of a result that X-ray shows
-STORY = "x_dragoman"  # a key of the answer's last frame, as others have `x_groq`: every client may ignore it
+STORY = "x_dragoman"  # a key in the last frame of the answer, like Groq's `x_groq`. Clients ignore unknown keys
 
 
 class LoopOptions(Struct, kw_only=True):
@@ -146,7 +146,7 @@ async def find_toolbox(scope: Scope, names: tuple[str, ...] | None) -> McpToolbo
 
 
 class UpstreamModel:
-    """What the loop asks: each turn is a request of its own, with the gateway's keys, limits, retries and fallbacks."""
+    """The Model of the loop: each turn is a request of its own, with keys, limits, retries and fallbacks as always."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope

@@ -75,18 +75,18 @@ class Scope:
         self.usage: Usage | None = None
         self.failure: Failure | None = None
         self.first_s: float | None = None
-        self.charge: Charge | None = None  # what it holds of its key
+        self.charge: Charge | None = None  # its places at the limits and its reservation
         self.makes_names = False  # its answer may have ids of things at the provider, such as files
-        self.events = self.streamed = 0  # of a stream so far, and its bytes: for an estimate if it breaks
+        self.events = self.streamed = 0  # events and bytes of a stream so far: if it breaks, its cost is estimated
         self._cost: tuple[Cost | None] | None = None  # once it is known
         self._cost_text = ""
-        self._sent: list[tuple[float, bytes]] = []  # and when: for X-ray and the ledger
+        self._sent: list[tuple[float, bytes]] = []  # time and bytes of each piece, for X-ray and the ledger
         self._sent_bytes = 0
         self.raw = b""  # what the client sent, for X-ray
         self.loop: list[JsonObject] = []  # the calls of an MCP loop, for X-ray
         self.ending: Failure | None = None  # why it is being ended from outside
         self._over = False
-        self._folded: tuple[int, list[FoldedNote]] | None = None  # so many notes
+        self._folded: tuple[int, list[FoldedNote]] | None = None  # the number of notes, and these notes folded
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -254,7 +254,7 @@ class Scope:
             return
         gateway.log.say(log, self._make_line(row, notes))
         if notes and log.isEnabledFor(logging.DEBUG):
-            for note in self.notes[:MOST_PLACES]:  # the others do not say where
+            for note in self.notes[:MOST_PLACES]:  # later notes have no place
                 log.debug(LogLine("note", {"id": self.http.id, "rank": note.rank, **to_builtins(note)}))
 
     def _count(self, notes: list[FoldedNote], seconds: float, upstream: str) -> None:
@@ -329,7 +329,7 @@ class Scope:
 
 
 class RequestLine(Struct, frozen=True):
-    """The line of a request in the log, in few words until it is written. Fields that say nothing are not written."""
+    """The data of a request's line in the log. It becomes text only when it is written. Empty fields are left out."""
 
     row: TrafficRow
     team: str
@@ -364,7 +364,7 @@ class RequestLine(Struct, frozen=True):
 
 
 def say_lost(notes: list[FoldedNote]) -> str:
-    """For the log: the other notes that a reader of the answer may miss, folded."""
+    """For the log: the folded notes of rank `lost` that are not about messages."""
     lost = [row for row in notes if row.rank == "lost" and not row.first.canonical.startswith("/messages/")]
     more = [f"and {len(lost) - MOST_MENDED} more"] if len(lost) > MOST_MENDED else []
     return "; ".join([str(row) for row in lost[:MOST_MENDED]] + more)

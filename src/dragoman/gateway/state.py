@@ -87,7 +87,7 @@ class Generation:
         self.take_lists()
 
     def speaks(self, dialect: str) -> bool:
-        """Whether a server of this dialect is among the upstreams."""
+        """Whether one of the upstreams speaks this dialect."""
         return any(dialect in (one.dialects or (one.dialect,)) for one in self.settings.upstreams)
 
     def take_lists(self) -> None:
@@ -148,7 +148,7 @@ class Generation:
 
 
 def _conversation_key(request: Request, client: str) -> int:
-    """A conversation keeps its instructions and its first question."""
+    """What identifies a conversation: its instructions and its first question, which stay the same."""
     words: list[str] = []
     for message in request.messages:
         words += [part.text[:1000] for part in message.parts if isinstance(part, Text)]
@@ -202,7 +202,7 @@ class Gateway:
         )
         self.now: Generation = self.build(settings, access, 1)
         self.live: set[Callable[[], None]] = set()  # functions that end each running stream
-        self.closers: list[Callable[[], Awaitable[None]]] = []  # to be awaited at the end
+        self.closers: list[Callable[[], Awaitable[None]]] = []  # called when the gateway ends
 
     def build(self, settings: Settings, access: Access, number: int) -> Generation:
         routes = settings.routes()

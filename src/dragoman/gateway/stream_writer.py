@@ -33,7 +33,7 @@ from dragoman.upstream.answer import OpenAnswer, Piece, UpstreamAnswer
 
 log = logging.getLogger(__name__)
 PING_S = 15.0
-JOIN_AT = 200  # events
+JOIN_AT = 200  # after this many events their texts are joined, to save memory
 AFTER_END_S = 1.0
 ENDS = (ReplyEnd, ReplyFailed)
 MAX_NOTES_HEADER = 3500
@@ -50,8 +50,8 @@ class StreamWriter:
         request = scope.client_request.request if scope.client_request else None
         self._encoder = scope.dialect.stream_encoder(scope.answer.notes if scope.answer else Notes(), request)
         self._as_is = scope.answer is not None and scope.answer.as_is
-        self._said: list[Event] = []  # while the bytes are passed on as they are
-        self._joined: list[Event] = []  # those before
+        self._said: list[Event] = []  # events of bytes that were passed on unchanged
+        self._joined: list[Event] = []  # earlier ones, with their texts joined
         self._carrier = scope.open_carrier()
         if self._carrier is not None and scope.answer is not None:
             self._carrier.stage(scope.answer.notes)
@@ -230,7 +230,7 @@ class StreamWriter:
                 return self._encoder.feed([ReplyFailed(failure=self.scope.failure)])
             return b""
         if self._end_sent:
-            return b""  # what a provider says after its end is not part of the answer
+            return b""  # bytes after the end of the stream are not part of the answer
         data = self._tail + piece.raw if self._tail else piece.raw
         cut = frame_end(data, self.scope.dialect.media_type)
         self._tail = data[cut:]
@@ -438,7 +438,7 @@ def read_data(block: bytes) -> bytes:
 
 
 def each_note(notes: tuple[Note, ...]) -> list[FoldedNote]:
-    """None of them folded."""
+    """All notes, none of them folded."""
     return [FoldedNote(note.rank, note) for note in notes]
 
 

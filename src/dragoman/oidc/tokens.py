@@ -36,12 +36,12 @@ log = logging.getLogger(__name__)
 # No HMAC: a public key must never be taken for a shared secret. No `none`.
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 FRESH_S = 600.0
-AGAIN_S = 10.0  # between two looks for an unknown key
+AGAIN_S = 10.0  # the least time between two fetches because of an unknown key
 LEEWAY_S = 30.0
 FETCH_S = 5.0
-PREPARE_S = 10.0  # for all documents: a request waits
+PREPARE_S = 10.0  # a request waits at most this long for all documents
 MOST_BYTES = 1024 * 1024
-MOST_KNOWN = 10_000  # tokens that were found good
+MOST_KNOWN = 10_000  # good tokens that are remembered
 DISCOVERY = "/.well-known/openid-configuration"
 _SHAPE = re.compile(r"[A-Za-z0-9_-]{10,4096}\.[A-Za-z0-9_-]{10,8192}\.[A-Za-z0-9_-]{10,2048}")
 
@@ -57,7 +57,7 @@ class TokenChecker:
         wall: Callable[[], float] = time.time,
         fetch: Fetch | None = None,
     ) -> None:
-        """`find_team`: what a team may use, by its name."""
+        """`find_team`: returns the grant of a team."""
         self._settings, self._find_team = settings, find_team
         self._clock, self._wall = clock, wall
         self._fetch = fetch or fetch_document
@@ -67,7 +67,7 @@ class TokenChecker:
         self._fetching = asyncio.Lock()
 
     def take_keys(self, other: "TokenChecker") -> None:
-        """After a reload: the keys of the same provider are known already."""
+        """After a reload: takes over the keys of the same provider."""
         if other._settings.issuer == self._settings.issuer and other._settings.jwks_url == self._settings.jwks_url:
             self._keys, self._fetched, self._tried = other._keys, other._fetched, other._tried
 
@@ -90,7 +90,7 @@ class TokenChecker:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, jwt.PyJWTError) as error:
             log.warning(LogLine("oidc_keys_not_read", {"why": f"{type(error).__name__}: {error}"[:200]}))
         finally:
-            self._tried = self._clock()  # the time of its end: requests that waited for it do not start another one
+            self._tried = self._clock()  # set when the fetch ends: requests that waited for it do not start another one
 
     def _needs_keys(self, token: str) -> bool:
         now = self._clock()
@@ -155,7 +155,7 @@ class TokenChecker:
         return found
 
     def _make_holder(self, claims: Mapping[str, Any]) -> Holder | None:
-        """None if a claim is not of the form that it must have: then nothing is allowed rather than everything."""
+        """The holder that the claims describe. None if a claim has the wrong form: then nothing is allowed."""
         settings = self._settings
         owner = hashlib.sha256(f"{claims['iss']}\0{claims['sub']}".encode()).hexdigest()[:16]
         name = claims.get(settings.name_claim, claims["sub"])
@@ -181,7 +181,7 @@ class TokenChecker:
 
 
 def _read_key(row: dict[str, Any]) -> jwt.PyJWK | None:
-    """None for a key of a kind that is not known: the others of its set are good (RFC 7517, 5)."""
+    """A key of the provider. None if we do not know its type: such keys are skipped (RFC 7517, 5)."""
     try:
         return jwt.PyJWK(row)
     except (jwt.PyJWTError, ValueError, TypeError, KeyError):

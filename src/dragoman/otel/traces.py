@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from dragoman.upstream.attempts import Attempt
 
 EXPORT_MS = 15_000
-SEND_S = 3  # the end of a process waits for it
+SEND_S = 3  # a process that ends waits at most this long until its spans are sent
 LONGEST_TEXT = 32 * 1024
-# Kinds of servers whose name in the conventions is another one.
+# Kinds of servers that have another name in the conventions.
 PROVIDERS = {
     "gemini": "gcp.gemini",
     "vertex": "gcp.vertex_ai",
@@ -59,7 +59,7 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 class Traces:
-    """One for a process. Threads of its own send spans and numbers; if the collector is away, they are lost."""
+    """The traces of a process. Threads send spans and metrics; while the collector is away, these are lost."""
 
     def __init__(self, endpoint: str, *, content: bool = False) -> None:
         base, version = endpoint.rstrip("/"), metadata.version("dragoman")
@@ -119,7 +119,7 @@ class Trace:
         self._attempts: list[tuple[Attempt, Any, int]] = []
 
     def start_attempt(self, attempt: "Attempt") -> dict[str, str]:
-        """Begins the span of an attempt; the headers that tell the upstream of it."""
+        """Begins the span of an attempt. Returns the headers that tell the upstream about it."""
         began = time.time_ns()
         span = self._traces.tracer.start_span(
             f"chat {attempt.model}", context=self._context, kind=SpanKind.CLIENT, start_time=began
@@ -195,7 +195,7 @@ _CARRIED = ("traceparent", "tracestate")
 
 
 def describe_target(scope: "Scope", attempt: "Attempt") -> dict[str, Any]:
-    """The attributes that numbers have too: their values come from the configuration, but for the model."""
+    """Attributes of spans and metrics. Except for the model, their values come from the configuration."""
     state = scope.now.upstream_states.get(attempt.upstream)
     kind = (state.spec.kind or state.spec.dialect) if state is not None else ""
     _, _, address = (state.origin if state is not None else "").partition("://")
@@ -256,7 +256,7 @@ def _finishes(reply: Reply) -> list[str] | None:
 
 
 def count_tokens(usage: Usage | None) -> dict[str, int | None]:
-    """The conventions count cached tokens as input and reasoning as output; ours are apart."""
+    """Tokens as the conventions count them: input includes cached tokens, output includes reasoning."""
     used = usage or Usage()
     return {
         "input": _sum(used.input, used.cache_read, used.cache_write),
@@ -265,7 +265,7 @@ def count_tokens(usage: Usage | None) -> dict[str, int | None]:
 
 
 def show_content(scope: "Scope") -> dict[str, Any]:
-    """What was asked, and an answer that was not streamed."""
+    """The text of the request, and of the answer if it was not streamed."""
     asked, answer = scope.client_request, scope.answer
     reply = answer.reply if answer is not None else None
     return {

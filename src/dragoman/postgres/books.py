@@ -1,4 +1,4 @@
-"""Budgets and the ledger in PostgreSQL, with the promises of the SQLite ones. A DatabaseAwayError is an OSError."""
+"""Budgets and the ledger in PostgreSQL. They promise the same as those in SQLite. A DatabaseAwayError is an OSError."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -17,8 +17,8 @@ from dragoman.accounts.ledger import (
 )
 from dragoman.postgres.database import Database, PgConnection
 
-RESERVE_S = 1.0  # a request waits so long, once
-WRITE_S = 30.0  # in the bookkeeper's thread
+RESERVE_S = 1.0  # a request waits at most this long, and only once
+WRITE_S = 30.0  # only the bookkeeper's thread waits
 _KEYS = ("hour", "key", "team", "door", "upstream", "model", "currency")
 _ADDED = ("requests", "failed", "unpriced", *COUNTERS, "cost", "total_ms")
 _TYPES = {
@@ -28,7 +28,7 @@ _TYPES = {
     "estimated": "boolean",
 }
 _PLACES = ", ".join(f"${number}::{_TYPES.get(name, 'text')}[]" for number, name in enumerate(COLUMNS, 1))
-# One statement: what is known already adds nothing to the sums. The order keeps two writers from a deadlock.
+# One statement: a row that is there already adds nothing to the sums. The order prevents a deadlock of two writers.
 _ADD = f"""
 with fresh as (
     insert into dragoman.requests ({", ".join(COLUMNS)}) select * from unnest({_PLACES})
@@ -235,7 +235,7 @@ def _show_time(word: str, time: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """PostgreSQL takes no NUL, and only what is UTF-8."""
+    """A text that PostgreSQL accepts: without NUL, and valid UTF-8."""
     if isinstance(value, str):
         return value.replace("\x00", "").encode("utf-8", "replace").decode()
     return value

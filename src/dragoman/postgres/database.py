@@ -25,14 +25,14 @@ POOL = 8
 MIGRATE_S = 600.0
 _LOCK = 0x647261676F6D616E  # "dragoman": one process migrates at a time
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
-_AWAY_CLASSES = ("08", "53", "57")  # connection, resources, operator (its errcodes appendix)
+_AWAY_CLASSES = ("08", "53", "57")  # classes of error codes: connection, resources, operator
 # InternalClientError: asyncpg met a connection that broke while it was used ("another operation is in progress").
 AWAY = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-PgConnection: TypeAlias = Any  # asyncpg's, whose queries return rows of any type
+PgConnection: TypeAlias = Any  # a connection of asyncpg; its queries return rows of any type
 
 
 class DatabaseAwayError(OSError):
-    """The database cannot be asked now, or is not the one we need."""
+    """The database does not answer now, or has not the tables that we need."""
 
 
 class Migration(Struct, frozen=True):
@@ -42,7 +42,7 @@ class Migration(Struct, frozen=True):
 
 
 class Database:
-    """Calls may be made from any thread. It works again in a process that was forked."""
+    """Calls may be made from any thread. A forked process opens connections of its own."""
 
     def __init__(self, url: str, answer_s: float = ANSWER_S) -> None:
         self._url, self._answer_s = url, answer_s
@@ -81,7 +81,7 @@ class Database:
     async def ask(
         self, work: Callable[[PgConnection], Awaitable[T]], answer_s: float, *, transaction: bool = True
     ) -> T:
-        """The same for another event loop, which goes on meanwhile."""
+        """As `run`, for code on another event loop: that loop is not blocked."""
         if self.away:
             self._look_for_it()
             raise DatabaseAwayError(self.away)
@@ -97,7 +97,7 @@ class Database:
         return found
 
     async def run_here(self, work: Callable[[PgConnection], Awaitable[T]]) -> T:
-        """The same for a task that `start` began; any of AWAY if the server does not answer."""
+        """As `run`, for a task that `start` began. Raises one of AWAY if the server does not answer."""
         try:
             found = await self._work(work, self._answer_s)
         except AWAY as error:
@@ -113,12 +113,12 @@ class Database:
     async def _work(
         self, work: Callable[[PgConnection], Awaitable[T]], limit_s: float, *, transaction: bool = True
     ) -> T:
-        """Work that takes too long loses its connection. Closing it properly would mean to wait again."""
+        """Work that takes too long: its connection is cut. To close it properly, we would have to wait again."""
         if self._pool is None:
             self._pool = asyncpg.create_pool(
                 self._url, min_size=0, max_size=POOL, timeout=limit_s, command_timeout=MIGRATE_S, reset=_keep_as_is
             )
-        pool = await self._pool  # also for a second task that comes while the first one makes it
+        pool = await self._pool  # a second task waits here while the first one makes the pool
         connection = await pool.acquire(timeout=limit_s)
         task = asyncio.ensure_future(_run_work(work, connection, transaction=transaction))
         try:
@@ -127,7 +127,7 @@ class Database:
                 raise TimeoutError("no answer in time")
             return task.result()
         except asyncpg.InternalClientError:
-            connection.terminate()  # it would fail again
+            connection.terminate()  # the next work on this connection would fail too
             raise
         finally:
             if not task.done():
@@ -137,7 +137,7 @@ class Database:
             await pool.release(connection)
 
     async def listen(self, channel: str, hear: Callable[[], None]) -> PgConnection:
-        """A connection of its own, that hears the messages of a channel."""
+        """Opens a connection that receives the messages of a channel."""
         connection = await asyncpg.connect(self._url, timeout=self._answer_s, command_timeout=self._answer_s)
         try:
             await connection.add_listener(channel, lambda *_: hear())
@@ -148,7 +148,7 @@ class Database:
 
     def _fail(self, error: BaseException) -> None:
         if isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "")[:2] not in _AWAY_CLASSES:
-            return  # it answered: this statement was wrong
+            return  # the server answered, so it is not away: the statement was wrong
         self.away = str(error) or type(error).__name__
         self._look_for_it()
 
@@ -186,7 +186,7 @@ class Database:
             atexit.unregister(self.close)
 
     async def _close(self, loop: asyncio.AbstractEventLoop) -> None:
-        for _ in range(2):  # ending a query may begin a task that cancels it at the server
+        for _ in range(2):  # twice: a cancelled query may start another task, which cancels the query at the server
             tasks = asyncio.all_tasks() - {asyncio.current_task()}
             for task in tasks:
                 task.cancel()
@@ -212,7 +212,7 @@ async def _run_work(work: Callable[[PgConnection], Awaitable[T]], connection: Pg
 
 
 async def _keep_as_is(connection: PgConnection) -> None:
-    """Nothing here changes a connection: a reset after each use would be one more round trip."""
+    """Skips the reset after each use, which costs a round trip: our work changes no setting of a connection."""
 
 
 async def _knock(connection: PgConnection) -> None:
@@ -227,7 +227,7 @@ async def _as_coroutine(work: Callable[[], Awaitable[None]]) -> None:
 
 
 def list_migrations() -> list[Migration]:
-    """In their order. A file that was released never changes: a new one changes its tables."""
+    """All migrations in their order. A released file never changes: a later file changes its tables."""
     found = [
         Migration(int(match[1]), match[2], file.read_text("utf-8"))
         for file in files("dragoman.postgres").joinpath("migrations").iterdir()
@@ -246,7 +246,7 @@ def read_applied(database: Database) -> list[int]:
 
 
 def migrate(database: Database) -> list[Migration]:
-    """Applies what is missing, all or nothing; what was applied."""
+    """Applies the missing migrations, all or none, and returns their names."""
     wanted = list_migrations()
 
     async def work(connection: PgConnection) -> list[Migration]:

@@ -1,4 +1,4 @@
-"""Stored responses and kept reasoning state in PostgreSQL, with the promises of the SQLite stores."""
+"""Stored responses and kept reasoning state in PostgreSQL. They promise the same as the SQLite stores."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ from dragoman.postgres.database import AWAY, Database, DatabaseAwayError, PgConn
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-SWEEP_EVERY = 100  # rows between two looks at how many there are
+SWEEP_EVERY = 100  # after this many new rows they are counted, and old ones deleted
 _PUT = """
 insert into dragoman.responses values ($1, $2, $3, $4)
 on conflict (owner, id) do update set created = excluded.created, row = excluded.row
@@ -52,7 +52,7 @@ async def keep_newest(connection: PgConnection, table: str, name: str, rows: int
 
 
 class PostgresResponseStore:
-    """Its calls wait for the server: they are made in threads, as those of SQLite are."""
+    """Calls block until the server answers. So they are made in threads, as with SQLite."""
 
     def __init__(self, database: Database, rows: int) -> None:
         self._database, self._rows = database, rows
@@ -136,7 +136,7 @@ class PostgresResponseStore:
 
 
 class PostgresStateStore:
-    """If the database is away, nothing is kept and nothing is found; the request goes on without."""
+    """While the database is away, nothing is kept or found. Requests go on without their state."""
 
     def __init__(self, database: Database, rows: int) -> None:
         self._database, self._rows = database, rows

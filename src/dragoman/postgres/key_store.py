@@ -29,7 +29,7 @@ T = TypeVar("T")
 COPY = "keys.copy"
 CHANNEL = "dragoman_keys"
 LOOK_S = 1.0
-START_S = 5.0  # a process that starts waits so long for the keys
+START_S = 5.0  # a process that starts waits at most this long for the keys
 _COLUMNS = "id, digest, name, admin, created, revoked, team, granted, expires, old_digest, old_until"
 _PUT = f"""
 insert into dragoman.keys ({_COLUMNS}) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
@@ -51,7 +51,7 @@ class PostgresKeyStore(KeyRules):
         self._file = folder / COPY
         self._copy: KeyTable | None = None
         self._revision = 0
-        self._process = 0  # whose task keeps the copy fresh
+        self._process = 0  # the id of the process whose task keeps the copy fresh
 
     # ---------------------------------------------------------------- reading
 
@@ -108,7 +108,7 @@ class PostgresKeyStore(KeyRules):
 
     def _save(self, table: KeyTable) -> None:
         draft = self._file.with_name(f"{COPY}.{secrets.token_hex(4)}")
-        with suppress(OSError):  # without a place for it, a restart needs the database
+        with suppress(OSError):  # if the file cannot be written, only a restart without the database suffers
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             draft.touch(mode=0o600)
             draft.write_bytes(msgspec.msgpack.encode(table))
@@ -156,9 +156,9 @@ class PostgresKeyStore(KeyRules):
                 await connection.execute(_PUT_TEAM, write.team, msgspec.json.encode(write.grant).decode())
             elif write.team is not None:
                 await connection.execute("delete from dragoman.teams where name = $1", write.team)
-            told = [msgspec.json.encode(value).decode() for value in (write.before, write.after)]
+            states = [msgspec.json.encode(value).decode() for value in (write.before, write.after)]
             person = who or find_person()
-            await connection.execute(_NOTE, self._clock(), person, write.what, write.subject, *told)
+            await connection.execute(_NOTE, self._clock(), person, write.what, write.subject, *states)
             await connection.execute("update dragoman.install set revision = revision + 1")
             await connection.execute(f"notify {CHANNEL}")  # all gateways hear it when the transaction is done
             return True

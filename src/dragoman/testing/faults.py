@@ -20,27 +20,27 @@ CutStyle: TypeAlias = Literal["reset", "close", "end"]  # RST; the connection cl
 
 class ScriptedFault(Struct, frozen=True, kw_only=True):
     name: str
-    # instead of the answer
+    # These replace the answer:
     status: int | None = None  # an error in the vendor's own form
     message: str = ""
     code: str | None = None
     headers: dict[str, str] = {}
-    details: list[dict[str, Any]] | None = None  # Google's
+    details: list[dict[str, Any]] | None = None  # `details` of an error of Google
     listed: bool = False  # the error wrapped in an array, as Google does
     body: bytes | None = None  # these bytes, with `media_type` and `status`, instead of an answer
     media_type: str | None = None
     overflow: bool = False  # the conversation is too long, in the server's own words
     raw: bytes | None = None  # these bytes instead of a whole HTTP response
     reset: Literal["before_headers", "after_headers"] | None = None
-    # on the way
-    wait_s: float = 0.0  # before the headers
-    after: int | None = None  # frames sent before it happens
+    # These spoil the answer on its way:
+    wait_s: float = 0.0  # silence before the headers
+    after: int | None = None  # frames that are sent before the fault happens
     stall_s: float = 0.0
     how: CutStyle | None = None
     error: FailureKind | None = None  # in the stream, in the dialect's own form
-    edit: Callable[[list[bytes]], list[bytes]] | None = None  # of the frames
+    edit: Callable[[list[bytes]], list[bytes]] | None = None  # changes the frames
     piece: int | None = None  # bytes written at a time
-    pause_s: float = 0.0  # between them
+    pause_s: float = 0.0  # the pause between two pieces
     gzip: bool = False
     short_by: int = 0  # bytes the body falls short of its Content-Length
 
@@ -104,7 +104,7 @@ def rate_limited(wait_s: float = 1.0, form: str = "seconds") -> ScriptedFault:
 
 
 def _retry_headers(wait_s: float) -> dict[str, dict[str, str]]:
-    """The headers of each form that has some."""
+    """The headers of a form; empty if it has none."""
     now = datetime.now(UTC)
     then = now + timedelta(seconds=wait_s)
     return {
@@ -290,7 +290,7 @@ def _is_ndjson(frames: list[bytes]) -> bool:
     return bool(frames) and frames[0][:1] == b"{"
 
 
-# Every kind there is, for tables.
+# All faults by name, for tests that try every one of them.
 ALL: dict[str, Callable[[], ScriptedFault]] = {
     **{f"429_{form}": partial(rate_limited, 1.0, form) for form in (*RETRY_FORMS, *BAD_RETRY_FORMS, *QUOTA_FORMS)},
     **{f"status_{n}": partial(failing, n) for n in (400, 401, 403, 404, 413, 422, 500, 502, 503, 504, 529)},

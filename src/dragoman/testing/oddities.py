@@ -33,7 +33,7 @@ class Oddity(Struct, frozen=True, kw_only=True):
     body: Callable[[JsonObject], JsonObject] = _same_body
     chunks: Callable[[list[JsonObject]], list[JsonObject]] = _same_chunks
     frames: Callable[[list[bytes]], list[bytes]] = _same_frames
-    usage: bool = False  # streams tell their usage unasked
+    usage: bool = False  # a stream has its usage even if the request does not ask for it
 
 
 def _messages(body: JsonObject) -> list[JsonObject]:
@@ -167,7 +167,7 @@ def _openrouter(body: JsonObject) -> JsonObject:
             message["reasoning"] = thought
             detail = {"type": "reasoning.text", "text": thought, "format": "unknown", "index": 0}
             message["reasoning_details"] = [detail]
-        elif message.get("reasoning_details"):  # the words stand in both places
+        elif message.get("reasoning_details"):  # both fields have the same text
             message["reasoning"] = "".join(detail.get("text") or "" for detail in message["reasoning_details"]) or None
     for choice in body.get("choices") or ():
         if "finish_reason" in choice:
@@ -180,11 +180,11 @@ def _openrouter_chunks(chunks: list[JsonObject]) -> list[JsonObject]:
     for chunk in map(_openrouter, chunks):
         made.append(chunk)
         if any(choice.get("finish_reason") for choice in chunk.get("choices") or ()):
-            made.append(chunk)  # 180 recorded streams say it twice
+            made.append(chunk)  # 180 recorded streams send it twice
     return made
 
 
-# -- servers on one's own machine
+# -- servers on the user's machine
 
 
 def _vllm(body: JsonObject) -> JsonObject:

@@ -60,7 +60,7 @@ Brain: TypeAlias = Callable[[Request], ScriptedAnswer]
 _MODELS = {"openai": "gpt-4o", "anthropic": "claude-sonnet-4-6", "gemini": "gemini-2.5-flash", "ollama": "qwen3"}
 SSE_TYPE = "text/event-stream"
 _TALKS = ("conversation", "cached_conversation")
-_ANY_SERVER = ("models", "model", "embeddings", "speech")  # every server has these at OpenAI's paths
+_ANY_SERVER = ("models", "model", "embeddings", "speech")  # every server serves these at OpenAI's paths
 
 
 class Provider:
@@ -206,7 +206,7 @@ class Provider:
 
     def _check_key(self, seen: Recorded, dialect: str) -> None:
         headers = seen.headers
-        needed = find_dialect(dialect).default_headers if self.kind == dialect else {}  # others are not so strict
+        needed = find_dialect(dialect).default_headers if self.kind == dialect else {}  # others do not demand them
         for name in needed:
             if name not in headers:
                 raise self._refuse(dialect, 400, f"{name}: header is required")
@@ -379,15 +379,15 @@ class _RefusedError(Exception):
 
 
 def _think_unasked(request: Request, profile: Profile) -> Request:
-    """For a model that thinks unless it is told not to."""
+    """Turns thinking on for a model that thinks by default, if the request does not say anything about it."""
     thinking = profile.thinking
     if thinking is None or thinking.default != "on" or profile.is_off(request.extras):
         return request
     setting = request.reasoning
     if setting is None:
         return replace(request, reasoning=ReasoningSetting(mode="on")) if thinking.says == "switch" else request
-    said = setting.mode or setting.effort or setting.budget is not None
-    return request if said else replace(request, reasoning=replace(setting, mode="on"))
+    is_set = setting.mode or setting.effort or setting.budget is not None
+    return request if is_set else replace(request, reasoning=replace(setting, mode="on"))
 
 
 def _events(answer: str | Reply | Iterable[Event], request: Request) -> Iterable[Event]:

@@ -54,7 +54,7 @@ WORDS: dict[FailureKind, tuple[int, str]] = {
 }
 
 
-# "It does not fit", from servers that speak OpenAI Chat: the words, and the code where there is one (recorded traffic;
+# "The conversation is too long" at servers that speak OpenAI Chat: the message, and the code if there is one (recorded;
 # FIELD-CASES 20 and appendix B).
 OVERFLOWS: dict[str, tuple[str, str | None]] = {
     "groq": ("Please reduce the length of the messages or completion.", "context_length_exceeded"),
@@ -94,17 +94,17 @@ class VendorStyle(Struct, frozen=True, kw_only=True):
 
     body: Callable[[RefusalDetails], Any]
     frame: Callable[[str, Any], bytes]  # kind and body -> an error in the middle of a stream
-    overflow: tuple[str, str | None]  # "it does not fit", and its code
+    overflow: tuple[str, str | None]  # the message for a conversation that is too long, and its code
     overflow_param: str | None = None
-    no_model: str  # `{}` is the model
+    no_model: str  # the message; `{}` stands for the model
     no_model_status: int = 404
     no_model_code: str | None = None
-    wrong_key: str  # `{}` is how the key begins
+    wrong_key: str  # the message; `{}` stands for the first characters of the key
     no_key: str | None = None
     wrong_key_status: int = 401
     overloaded: int = 503
-    headers: dict[str, str] = {}  # of a refusal
-    reply_headers: dict[str, str] = {}  # of an answer
+    headers: dict[str, str] = {}  # headers of a refusal
+    reply_headers: dict[str, str] = {}  # headers of an answer
 
 
 def _chat_body(refusal: RefusalDetails) -> Any:

@@ -70,7 +70,7 @@ def check(kind: str, dialect: str, body: dict[str, Any], model: str = "") -> lis
 
 
 def warn(kind: str, dialect: str, body: dict[str, Any], model: str = "") -> list[str]:
-    """What the server accepts silently and then drops or misreads."""
+    """Parts of the request that the server accepts without an error, and then drops or misreads."""
     taken = re.compile(_TAKEN.get(kind, r"(?!)"))
     return [c.message for c in _check_all(kind, dialect, body, model) if taken.search(c.message)]
 
@@ -168,7 +168,7 @@ def _plain(found: list[str]) -> list[Complaint]:
     return [_sort(message) for message in found]
 
 
-# The server's own words (recorded traffic) in the place of the checkers' words.
+# Messages of the real server (recorded traffic) that replace the messages of the checkers.
 _WORDS = {
     "[] is too short - 'messages'": Complaint(
         "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead.",
@@ -196,7 +196,7 @@ def _sort(message: str) -> Complaint:
 
 def _check_openai(kind: str, body: dict[str, Any], known: frozenset[str]) -> list[Complaint]:
     found: list[Complaint] = []
-    if not body.get("model") and not body.get("prompt") and kind != "azure":  # a prompt or a deployment names one
+    if not body.get("model") and not body.get("prompt") and kind != "azure":  # a prompt or a deployment has one
         found.append(Complaint("you must provide a model parameter"))
     if kind == "mistral":
         extra = [key for key in body if key not in _MISTRAL]
@@ -252,7 +252,7 @@ def _check_thoughts(body: dict[str, Any]) -> list[Complaint]:
     return found
 
 
-# Keys of their own that kinds take beyond OpenAI's (provider-quirks, November 2026).
+# Keys that some kinds of servers take in addition to OpenAI's (provider-quirks, November 2026).
 _OWN: dict[str, tuple[str, ...]] = {
     "groq": ("reasoning_format", "include_reasoning", "documents", "search_settings", "top_k"),
     "xai": ("search_parameters", "deferred"),

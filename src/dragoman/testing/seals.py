@@ -15,8 +15,8 @@ from dragoman.model.events import Event, PartDelta, PartEnd, PartStart
 from dragoman.model.messages import Reasoning, Seal, ToolCall
 from dragoman.testing.checkers.shared import blocks, objects
 
-SENTINEL = "skip_thought_signature_validator"  # Google documents it for calls whose signature is lost
-# The same words as bytes, as Google's clients send them, and an older one that pydantic-ai sends.
+SENTINEL = "skip_thought_signature_validator"  # Google documents this value for calls whose signature is lost
+# The same value in base64, as Google's clients send it, and an older value that pydantic-ai sends.
 SENTINELS = (SENTINEL, "context_engineering_is_the_way_to_go")
 
 
@@ -114,7 +114,7 @@ class Sealing(Struct, frozen=True):
     complain: Callable[[dict[str, Any], str], list[str]]
 
 
-SEALINGS = {  # by the kind of server, or else by its dialect
+SEALINGS = {  # by kind of server; a kind that is not listed uses the row of its dialect
     "anthropic": Sealing(Reasoning, "signature", _complain_anthropic),
     "openai_responses": Sealing(Reasoning, "encrypted", _complain_responses),
     "gemini": Sealing(ToolCall, "signature", _complain_gemini),
@@ -128,7 +128,7 @@ def _find_sealing(kind: str, dialect: str) -> Sealing | None:
 
 
 def hide_thoughts(events: Iterable[Event], body: dict[str, Any], kind: str, dialect: str) -> Iterator[Event]:
-    """Without the thoughts that the request did not ask to see. OpenAI keeps the item, Google leaves it out."""
+    """Removes thoughts that the request did not ask to see. OpenAI sends an empty item, Google sends none."""
     if dialect == "openai_responses" and kind in ("openai", "azure"):
         shown = bool((body.get("reasoning") or {}).get("summary"))
     elif dialect == "gemini":
@@ -160,7 +160,7 @@ def seal_events(events: Iterable[Event], kind: str, dialect: str, body: dict[str
 
 
 def _seal(events: Iterable[Event], dialect: str, sealing: Sealing) -> Iterator[Event]:
-    texts: dict[int, list[str]] = {}  # of the parts to seal
+    texts: dict[int, list[str]] = {}  # the texts of the parts that get a signature
     sealed_call = False
     for event in events:
         if isinstance(event, PartStart) and isinstance(event.part, sealing.what) and not sealed_call:

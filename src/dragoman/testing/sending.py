@@ -22,7 +22,7 @@ class Recorded:
 
     def __init__(self, method: str, path: str, headers: dict[str, str], body: bytes) -> None:
         self.method = method
-        self.path = path  # with its query
+        self.path = path  # path and query
         self.headers = headers  # names in lower case
         self.body = body
         self.dialect: str | None = None  # None: not one of the conversation's endpoints

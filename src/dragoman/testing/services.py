@@ -21,7 +21,7 @@ MAX_NUMBERS = 4096  # in one vector
 
 
 def describe_model(name: str, profile: Profile) -> ListedModel:
-    """Answers come from the demo model, which thinks and sees where a model of this name does."""
+    """The entry of a model in the list: whether it thinks and sees follows from its profile."""
     return ListedModel(
         name=name,
         owner="scripted",
@@ -41,7 +41,7 @@ def list_models(dialect: Dialect, models: Iterable[tuple[str, Profile]]) -> Any:
 
 
 def embed(dialect: Dialect, path: str, body: JsonObject) -> Any:
-    """Vectors for what was asked, eight numbers each unless more are wanted."""
+    """A vector for each text. It has eight numbers, unless the request asks for more."""
     if dialect.embeddings is None:
         raise unsupported(f"{dialect.name} has no embeddings")
     asked = dialect.embeddings.decode_request(WireRequest(body=body, path=path))
@@ -59,7 +59,7 @@ def _find_vectors(asked: EmbeddingRequest) -> Vectors:
 
 FORMS = ("mp3", "opus", "aac", "flac", "wav", "pcm")
 RATE = 24_000
-_NO_SOUND = {"mp3": b"ID3\x04\0\0\0\0\0\0", "aac": b"\xff\xf1"}  # only the heads: we have no encoder
+_NO_SOUND = {"mp3": b"ID3\x04\0\0\0\0\0\0", "aac": b"\xff\xf1"}  # only the first bytes of a file: we have no encoder
 
 
 def complain_openai(body: dict[str, Any]) -> str | None:

@@ -17,8 +17,8 @@ from dragoman.gateway.access.sessions import Sessions
 from dragoman.gateway.http import HttpRequest
 from dragoman.gateway.routes.table import AccessClass, all_dialects
 
-PEER = "worker"  # the address of a request that another worker of this gateway passes on; a client's is a number
-COMMAND = "command"  # of a request of a command that this machine's user runs: process/control.py
+PEER = "worker"  # the address of a request that another worker of this gateway passes on; clients have IP addresses
+COMMAND = "command"  # the address of a request from a command of this machine's user: process/control.py
 INSIDE = (PEER, COMMAND)
 if TYPE_CHECKING:
     from dragoman.oidc.tokens import TokenChecker
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _AZURE_HEADER = "api-key"  # clients of Azure speak OpenAI's dialects
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 SHORTEST_SECRET = 16
-# A read-only key may call these, although they are no GET: nothing changes.
+# A read-only key may call these. They are no GET, but they change nothing.
 ONLY_LOOKS = frozenset({"/admin/v1/translate", "/admin/v1/config/check", "/console/session"})
 KNOWN_SECRETS = frozenset({"sk-1234", "changeme", "password", "secret", "dragoman"})
 
@@ -86,10 +86,10 @@ class Access:
         self.hosts = LOCAL_HOSTS | {host.lower() for host in hosts}
         self.any_host = "*" in self.hosts
         self.origins = frozenset(origins)
-        self.wrong_keys = wrong_keys  # a minute and an address
+        self.wrong_keys = wrong_keys  # allowed in a minute from one address
         self._clock = clock
         self._failures: OrderedDict[str, list[float]] = OrderedDict()
-        self.sessions: Sessions | None = None  # of the console
+        self.sessions: Sessions | None = None  # logins of the console
         self.tokens: TokenChecker | None = None  # of an identity provider
 
     def count_on(self, before: "Access") -> None:

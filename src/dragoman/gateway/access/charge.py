@@ -1,4 +1,4 @@
-"""What a request costs its key: models it may use, limits by the minute, its budget, and its row in the ledger."""
+"""Checks and counts a request for its key: allowed models, limits by the minute, the budget, the row in the ledger."""
 
 import asyncio
 import logging
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 CHARS_PER_TOKEN = 4
 WEBHOOK_S = 10.0
-MOST_OUTPUT = 10**9  # a larger number is that number: no store keeps more digits for a client
-USUAL_OUTPUT = 4096  # tokens that are reserved; most answers are far shorter than what a client allows
-FRAME_BYTES = 250  # of a stream's frame, around its text
+MOST_OUTPUT = 10**9  # a client's larger number is lowered to this, so that every store can hold it
+USUAL_OUTPUT = 4096  # tokens to reserve at most: answers are mostly far shorter than the client's limit
+FRAME_BYTES = 250  # bytes around the text in a frame of a stream
 LONGEST_TAGS = 200
 LONGEST_PROGRAM = 40
 _PROGRAM = re.compile(r"[A-Za-z0-9._@-]+")
@@ -77,7 +77,7 @@ class KeyLimits:
             return self._enter_here(holder, tokens, entered)
         places = [(account, self._find(account), Ticket(holder.id, tokens)) for account in holder.limited]
         try:
-            if len(places) > 1:  # together they cost one round trip
+            if len(places) > 1:  # so that all of them cost one round trip
                 work = [self._enter(*place, entered) for place in places]
                 for failed in await asyncio.gather(*work, return_exceptions=True):
                     if failed is not None:
@@ -91,7 +91,7 @@ class KeyLimits:
         return entered
 
     def _enter_here(self, holder: Holder, tokens: int, entered: list[QueuePlace]) -> list[QueuePlace]:
-        """Limits of this machine need not be waited for."""
+        """Enters limits of this machine, which needs no waiting."""
         now = self._clock()
         for account in holder.limited:
             queue, ticket = self._find(account), Ticket(holder.id, tokens)
@@ -167,7 +167,7 @@ async def begin_charge(scope: "Scope", tokens: int, output: int | None, choices:
         if books is not None:
             scope.charge = Charge(books=books)
         return
-    charge = scope.charge = Charge(holder=holder, books=books)  # a request that is refused is written down, too
+    charge = scope.charge = Charge(holder=holder, books=books)  # set first: a refused request gets a row, too
     output, choices = bound_output(output), max(choices, 1)
     check_model(scope.now, holder, scope.model)
     if holder.limited:
@@ -202,7 +202,7 @@ async def reserve(
     estimate = count_cost(price, Usage(input=max(tokens, 1), output=most * choices))
     if estimate is None or (not estimate.micros and is_free(price)):
         return
-    # The shortest request costs something, too: else a key whose budget is spent could send it for ever.
+    # Even the shortest request reserves something: otherwise a key without money could send such requests for ever.
     micros = max(estimate.micros, 1)
     if books is None:
         raise UpstreamError(_no_books("the state folder cannot be used"))

@@ -25,7 +25,7 @@ _SHAPE = re.compile(r"dka?-[a-z0-9]{8}-[A-Za-z0-9_-]{43}")
 
 
 class Latch:
-    """Once closed, it stays closed, also for processes that are forked later and for those that were forked before."""
+    """A switch that can only be closed. All processes see it, whether they were forked before or after."""
 
     def __init__(self) -> None:
         self._shared = mmap(-1, 1)
@@ -60,7 +60,7 @@ class ClientKeys:
         self._clock, self._wall = clock, wall
         self._looked = -inf
         self._seen: object = None  # the store's stamp when it was read here
-        self._revoked: frozenset[str] = frozenset()  # digests, for good
+        self._revoked: frozenset[str] = frozenset()  # digests that never become good again
         self.has_read = False  # the store, at least once
         self._take(KeyTable(pepper=new_pepper()))
         if needed:
@@ -215,7 +215,7 @@ class ClientKeys:
                 self._be_with(self.store, table)
 
     def _be_without(self, store: KeyStore, why: str) -> None:
-        """The last good copy holds."""
+        """The store cannot be read: goes on with the last good copy."""
         if why != self.away:
             log.warning(LogLine("keys_not_read", {"store": store.name, "why": why, "kept": len(self._rows)}))
         self.away = why

@@ -1,4 +1,4 @@
-"""Whose are the things that providers keep: files, containers, conversations, items of answers.
+"""Owners of things that providers keep for us: files, containers, conversations, items of answers.
 
 A provider sees all our keys as one account. So a key could name a thing of another key, and the provider would use it.
 The rule: a key may name what was made for it here. What was made for another key is "not found". A thing that this
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dragoman.gateway.state import Gateway
 
 REFERENCE = "item_reference"
-SAID_BY_MODEL = frozenset({"input", "arguments", "args", "code", "metadata"})  # any text: names in it were not made
+SAID_BY_MODEL = frozenset({"input", "arguments", "args", "code", "metadata"})  # free text: ids in it are not real ids
 MOST_NAMES = 1000  # of one answer
 
 
@@ -148,7 +148,7 @@ def makes_names(request: Request, dialect: Dialect) -> bool:
 
 
 async def keep_names(gateway: "Gateway", owner: str, reply: Reply, body: bytes) -> None:
-    """Remembers whose the things of an answer are. `body`: the answer as it is stored; b"" if it is not."""
+    """Remembers the owner of the things that an answer made. `body`: the answer as it is stored; b"" if it is not."""
     names = {*_made(reply), *_items(body)}
     if names:
         with suppress(StoreUnavailable):  # the answer is there and paid for; the store has logged why

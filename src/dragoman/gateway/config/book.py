@@ -28,7 +28,7 @@ MOST_VERSIONS = 50
 SHORTEST_SECRET = 6
 _KEPT = re.compile(r"\[kept:([0-9a-f]{8})\]")
 _SENSITIVE = re.compile(r"(?:^|_)(?:api_?keys?|keys?|secrets?|passwords?|tokens?|authorization|webhook)$", re.I)
-_OPEN = ("client_key", "tls_key")  # names of files
+_OPEN = ("client_key", "tls_key")  # names of files, so no secrets
 _ALL_INSIDE = ("headers", "env")  # every value in these tables may be a secret
 _PASSWORD = re.compile(r"://[^/@\s:]*:([^@\s]+)@")
 _IN_QUERY = re.compile(r"[?&][\w-]*(?:key|token|secret|sig|password)[\w-]*=([^&\"'\s]+)", re.I)
@@ -39,7 +39,7 @@ _QUOTED = re.compile(r"""(?:key|secret|token|password)\w*["']?\s*[=:]\s*\[?\s*([
 class Version(Struct, frozen=True, kw_only=True):
     """One text that the file had."""
 
-    number: int  # when it was seen first, in milliseconds
+    number: int  # the time when it was first seen, in milliseconds
     who: str
     text: str
 
@@ -94,7 +94,7 @@ class ConfigBook:
         try:
             check_dots(text)
             found |= set(_walk(parse(text, self.source), hidden=False))
-        except ConfigError:  # half a file: what stands in quotes behind a key's name
+        except ConfigError:  # not valid TOML: hide texts in quotes behind the name of a secret key
             found |= {value for _, value in _QUOTED.findall(text)}
         return {word for word in found if len(word) >= SHORTEST_SECRET and "${" not in word}
 
@@ -189,7 +189,7 @@ def _walk(value: Any, *, hidden: bool) -> Iterator[str]:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """A file is always whole, and only as readable as it was."""
+    """Replaces the file at once, with the same permissions: readers never see half of it."""
     draft = path.with_name(f".{path.name}.new")
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
     file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -22,7 +22,7 @@ HIDDEN = "does not fit here. Its value is not shown, because it may come from th
 
 
 def check_text(text: str, env: Mapping[str, str]) -> None:
-    """A ConfigError if it would be no good configuration."""
+    """Raises ConfigError if the text is not a valid configuration."""
     if len(text) > MOST_CHARS:
         raise ConfigError(NAME, "", f"is longer than {MOST_CHARS} characters")
     check_dots(text)

@@ -22,7 +22,7 @@ _SAFE_URL = Meta(
 
 
 class RequestLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much of everything a client may have. What it passes is refused before it costs anything."""
+    """Limits for one client. A request over a limit is refused before it costs anything."""
 
     head_bytes: Annotated[OneOrMore, about("request line and headers (otherwise 431)")] = 32 * 1024
     headers: Annotated[OneOrMore, about("number of headers (431)")] = 100
@@ -64,7 +64,7 @@ class OidcSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class GatewayKeys(Struct, frozen=True, kw_only=True):
-    """Keys of the file that are settings as they stand."""
+    """Keys of the file that become settings without a change."""
 
     host: Annotated[str, about("the address to listen on. Any other than this machine's own needs a client key")] = (
         "127.0.0.1"

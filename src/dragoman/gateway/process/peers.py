@@ -65,7 +65,7 @@ class Peers:
     async def ask_all(self, http: HttpRequest) -> list[PeerAnswer]:
         """What the other workers say to a request; those that are starting or gone say nothing."""
         if http.client == PEER:
-            return []  # one of them asks: it puts the answers together
+            return []  # another worker asks, and adds up the answers itself
         headers = {name: value for name, value in http.headers.items() if name == "accept"}
         question = Question(http.method, http.path, http.query, headers)
         others = [number for number in range(self.count) if number != self.number]

@@ -18,7 +18,7 @@ from dragoman.gateway.client_connection import LINGER_S, ClientConnection
 from dragoman.gateway.state import Gateway
 
 AFTER_GRACE_S = 5.0
-MOST_TURNS = 100  # of the event loop, to wait for a socket to be closed
+MOST_TURNS = 100  # turns of the event loop that we wait for a socket to close
 
 
 class Server(uvicorn.Server):

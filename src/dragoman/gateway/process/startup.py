@@ -1,4 +1,4 @@
-"""What a start and a reload have in common: the settings, who may come in, and when to refuse."""
+"""Steps that a start and a reload share: make the settings and the access, and refuse an unsafe configuration."""
 
 import os
 import re

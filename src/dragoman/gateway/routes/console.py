@@ -42,12 +42,12 @@ SECURITY = {
 ORDER = (*NAMES[1:], NAMES[0])  # the neutral form last
 USUAL_ROWS = 500
 MOST_DIGITS = 15
-SILENCE_S = 15.0  # then a proxy may believe that the stream is dead
+SILENCE_S = 15.0  # after this much silence we send a comment, so that no proxy closes the stream
 MOST_BYTES = 4 * 1024 * 1024  # of a text to translate
 
 
 class Described(Struct, frozen=True, kw_only=True):
-    """One call that stands in the OpenAPI document beside those of admin_routes."""
+    """A call for the OpenAPI document, beside the calls of routes/admin.py."""
 
     method: str
     path: str

@@ -32,7 +32,7 @@ from dragoman.wire import WireRequest
 
 ASK_S = 10.0
 NO_COUNTER = (404, 405, 501)
-MOST_PLACES = 100  # names of models come from clients, and are in some addresses
+MOST_PLACES = 100  # addresses that we remember: some contain a model name, and clients choose those
 ESTIMATED = {"x-dragoman-estimated": "true"}
 
 
@@ -64,7 +64,7 @@ async def count(
         return await _count(gateway, http, dialect, codec, request, raw)
     await check_names(gateway, holder, request, dialect)
     await refuse_foreign(gateway, http, request.extras.get(dialect.name, {}).get(PREVIOUS))
-    places = await gateway.key_limits.enter(holder, 0)  # it costs no tokens, but is a request
+    places = await gateway.key_limits.enter(holder, 0)  # it costs no tokens, but it is one request
     try:
         return await _count(gateway, http, dialect, codec, request, raw)
     finally:

@@ -54,7 +54,7 @@ async def serve_mcp_add(gateway: Gateway, http: HttpRequest, match: Match) -> Ht
         await servers.check_address(body.get("url"))
         more = {"transport": body["transport"]} if "transport" in body else None
         replaced = servers.add(body.get("name"), body.get("url"), more)
-        await servers.list_new_servers(0.0)  # so that the next list has something to say
+        await servers.list_new_servers(0.0)  # so that the next list shows its tools
     except BadServerError as error:
         return deny(400, str(error), "invalid_mcp_server")
     except (ConfigError, MissingPackageError) as error:
@@ -91,7 +91,7 @@ async def serve_mcp_list(gateway: Gateway, http: HttpRequest, match: Match) -> H
 
 
 def deny(status: int, words: str, code: str) -> HttpResponse:
-    """These routes are ours, no vendor's: errors are said plainly."""
+    """An error in a plain form: these routes belong to no vendor."""
     return json_response({"error": {"message": words, "type": "mcp_error", "code": code}}, status)
 
 

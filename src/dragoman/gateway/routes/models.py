@@ -16,8 +16,8 @@ from dragoman.gateway.state import Gateway
 from dragoman.upstream.model_lists import describe
 from dragoman.upstream.routing import find_default, is_legal_model
 
-DEFAULT_MODEL = "x-dragoman-default-model"  # a header of lists
-RUNNING_S = 300.0  # how long a model is said to stay in memory
+DEFAULT_MODEL = "x-dragoman-default-model"  # a header of every list of models
+RUNNING_S = 300.0  # how long Ollama's clients are told that a model stays in memory
 
 
 async def serve_models(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
@@ -40,7 +40,7 @@ async def serve_model(gateway: Gateway, http: HttpRequest, match: Match) -> Http
 
 
 def _codec(http: HttpRequest, match: Match) -> ModelsCodec:
-    """OpenAI's path is also that of clients of other dialects: what only they send tells them."""
+    """The form of the list. Clients of several dialects use OpenAI's path; their headers tell them apart."""
     found = tell_client(http, match.route.dialect).models
     if found is None:
         raise DecodeError(f"{match.route.dialect.name} has no list of models")

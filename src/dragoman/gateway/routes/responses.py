@@ -35,7 +35,7 @@ class Resolved(Struct, kw_only=True):
 
     client_request: ClientRequest
     store: bool
-    input: bytes = b"[]"  # the items it was asked with
+    input: bytes = b"[]"  # the items of the request
     instructed: bool = False  # its first message is `instructions`, which the next request does not inherit
 
 

@@ -45,7 +45,7 @@ async def serve_health(gateway: Gateway, http: HttpRequest, match: Match) -> Htt
 def _join_health(health: JsonObject, others: list[JsonObject], count: int) -> JsonObject:
     """Numbers that workers have together are added up. The rest is about this worker."""
     for other in others:
-        health["running"] += other.get("running", 0) + 1  # it does not count the question
+        health["running"] += other.get("running", 0) + 1  # the worker did not count our question
         for name, size in other.get("queue_sizes", {}).items():
             health["queue_sizes"][name] = health["queue_sizes"].get(name, 0) + size
         for name, row in other.get("providers", {}).items():
@@ -146,7 +146,7 @@ def _metrics_page(metrics: Metrics, gauges: list[Gauge]) -> HttpResponse:
 
 
 def _join(gauges: list[Gauge]) -> list[Gauge]:
-    """A value for all workers: the sum, or the highest value where all of them report the same thing."""
+    """One value for all workers: the sum, or the maximum if all of them report the same thing."""
     found: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
     for name, labels, value in gauges:
         at = (name, tuple(labels.items()))

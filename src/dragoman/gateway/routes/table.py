@@ -1,4 +1,4 @@
-"""The one route table: path, method, dialect, and who may come in. A route without a class does not start.
+"""The one route table: path, method, dialect and access class. A route without an access class stops the start.
 
 The doors of the dialects come from their records; the gateway's own routes stand here.
 """
@@ -38,13 +38,13 @@ class Route(Struct, frozen=True, kw_only=True):
 
     @property
     def most_bytes(self) -> int | None:
-        """Of a body; None: as many as the configuration allows."""
+        """How large a body may be; None: as large as the configuration allows."""
         return _LONG_TEXT_BYTES if self.door.serves == "translate" else _BODY_BYTES.get(self.access)
 
 
 class Match(Struct, frozen=True):
     route: Route
-    groups: dict[str, str]  # without those that are not in the path
+    groups: dict[str, str]  # named parts of the path; absent parts are left out
 
     def path(self, query: str) -> str:
         """The path as the dialect's decoders read it, whatever the client's own spelling is."""
@@ -52,7 +52,7 @@ class Match(Struct, frozen=True):
         return door.path if door.write_path is None else door.write_path(self.groups, query)
 
 
-# Errors at these routes are said in the usual dialect, as are errors to clients we cannot tell.
+# Errors at these routes, and errors for clients of an unknown dialect, have the form of the usual dialect.
 OWN: tuple[tuple[AccessClass, Door], ...] = (
     ("admin", Door(path="/mcp/add", serves="mcp_add")),
     ("admin", Door(path="/mcp/remove", methods=("DELETE",), serves="mcp_remove")),
@@ -111,7 +111,7 @@ def tell_client(http: HttpRequest, usual: Dialect) -> Dialect:
 
 
 def guess_client(http: HttpRequest) -> Dialect:
-    """The dialect of a client at a path where nothing is."""
+    """The dialect of a client that asks for an unknown path, as far as we can guess it."""
     path = http.path
     known = (d for d in all_dialects() if any(piece in path for piece in d.client_paths))
     return tell_client(http, next(known, find_dialect(USUAL)))
@@ -161,7 +161,7 @@ class RouteTable:
         return None
 
     def methods(self, path: str) -> list[str]:
-        """What may be done at a path; empty when there is nothing."""
+        """The allowed methods of a path; empty if there is no such path."""
         return [method for method in METHODS if self.find(method, path)]
 
     def plain_path(self, path: str, *, keep_base: bool = False) -> str | None:

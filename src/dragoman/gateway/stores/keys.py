@@ -89,8 +89,8 @@ class KeyStore(Protocol):
         """All keys; None if there is no store yet."""
 
     def stamp(self) -> object:
-        """Changes with every write. None: it cannot be relied on now. This is cheap. Who reads the store keeps it:
-        several do, and what one of them has read, the others have not."""
+        """Changes with every write, and is cheap to get. None: the store may have changed. Each reader keeps
+        its own, because several readers use one store."""
 
     def prepare(self) -> None:
         """Makes the store if there is none yet."""

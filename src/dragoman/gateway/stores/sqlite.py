@@ -13,7 +13,7 @@ BROKEN = (
     sqlite3.Error,
     OSError,
 )  # what a call may raise: the disk is full, the file is locked, broken or cannot be made
-SLACK = 100  # rows: one in so many may be kept too many, so that not every write counts them by owner
+SLACK = 100  # one row in a hundred may be too many, so that not every write has to count rows by owner
 T = TypeVar("T")
 
 

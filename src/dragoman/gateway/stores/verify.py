@@ -127,7 +127,7 @@ class VerifyBook:
             await verifier.run(upstreams, run.scenarios, watch)
         except asyncio.CancelledError:
             run.trouble = "stopped"
-        except Exception as error:  # whatever a provider does to it, the run must end
+        except Exception as error:  # the run must be marked as ended, whatever happens
             run.trouble = f"{type(error).__name__}: {error}"
         run.done, run.seconds = True, round(time() - began, 2)
         self._save(run, at_once=True)

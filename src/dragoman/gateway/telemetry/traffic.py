@@ -30,7 +30,7 @@ LOOK_S = 0.5  # for rows of other workers, while a console is open
 MOST_UNWRITTEN = 20_000  # rows in memory, while the file cannot be written
 MOST_AT_ONCE = 2000  # rows in one message to a console
 MOST_WAITING = 20  # messages that wait for a slow reader
-STRIP_MS = 30 * 60_000  # of the charts
+STRIP_MS = 30 * 60_000  # the time that the charts show
 NO_RANKS: dict[NoteRank, int] = {"lost": 0, "changed": 0, "harmless": 0}
 
 
@@ -72,7 +72,7 @@ class Traffic:
             self._timer = asyncio.get_running_loop().call_later(FLUSH_S, self._flush)
 
     def write(self) -> None:
-        """Brings the rows to the store. In a thread."""
+        """Writes the rows to the store. Runs in a thread."""
         with self._lock:
             self._write()
 
@@ -172,7 +172,7 @@ class Traffic:
 
 
 def write_message(after: int, rows: list[TrafficRow], *, counted: bool = True) -> bytes:
-    """Rows as an event. If they are not `counted`, they follow `after` one by one: the page counts them."""
+    """Rows as an event. Without `counted`, they have the numbers after `after`, and the page numbers them itself."""
     body = {"after": after, "rows": rows, **({} if counted else {"counted": False})}
     return b"data: " + msgspec.json.encode(body) + b"\n\n"
 

@@ -40,7 +40,7 @@ def _is(model: str, patterns: tuple[str, ...]) -> bool:
 
 
 def check_anthropic(body: dict[str, Any]) -> Complaints:
-    cloud = "anthropic_version" in body  # Vertex and Bedrock: the version stands here, the model in the path
+    cloud = "anthropic_version" in body  # Vertex and Bedrock: the body has the version, the path has the model
     known = _TOP | {"anthropic_version", "anthropic_beta"} if cloud else _TOP
     found: Complaints = [f"{key}: Extra inputs are not permitted" for key in body if key not in known]
     required = ("max_tokens", "messages") if cloud else ("model", "max_tokens", "messages")
@@ -48,7 +48,7 @@ def check_anthropic(body: dict[str, Any]) -> Complaints:
     model = str(body.get("model", ""))
     turns = _merged(body.get("messages"))
     found += _check_turns(turns, model)
-    found += _check_pairs(turns, seen=body.get("thread") is None)
+    found += _check_pairs(turns, whole=body.get("thread") is None)
     found += _check_blocks(turns)
     found += _check_pictures(turns)
     found += _check_tools(body)
@@ -106,8 +106,8 @@ def _check_turns(turns: list[tuple[str, list[dict[str, Any]]]], model: str) -> C
     return found
 
 
-def _check_pairs(turns: list[tuple[str, list[dict[str, Any]]]], *, seen: bool) -> Complaints:
-    """`seen`: the conversation begins here. In a thread the first turn may answer calls that the server has stored."""
+def _check_pairs(turns: list[tuple[str, list[dict[str, Any]]]], *, whole: bool) -> Complaints:
+    """`whole`: the request has the whole conversation. Else its first turn may answer calls that the server keeps."""
     found: Complaints = []
     ids: list[str] = []
     for i, (role, content) in enumerate(turns):
@@ -125,7 +125,7 @@ def _check_pairs(turns: list[tuple[str, list[dict[str, Any]]]], *, seen: bool) -
                 )
         before = [str(b.get("id")) for b in turns[i - 1][1] if b.get("type") == "tool_use"] if i else []
         given = [str(b.get("tool_use_id")) for b in content if b.get("type") == "tool_result"]
-        for call in given if i or seen else ():
+        for call in given if i or whole else ():
             if call not in before:
                 found.append(f"messages.{i}: unexpected `tool_use_id` found in `tool_result` blocks: {call}.")
         for call in repeated(given):

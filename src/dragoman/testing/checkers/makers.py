@@ -1,4 +1,4 @@
-"""Rules of single makers of Chat-compatible servers, in their own words. Sources: the rows of profiles.toml."""
+"""Rules of single vendors of Chat-compatible servers, with their own messages. Sources: the rows of profiles.toml."""
 
 import json
 from collections.abc import Callable, Iterator

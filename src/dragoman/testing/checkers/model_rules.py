@@ -20,16 +20,16 @@ class ModelRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One rule. `at` is a name in `places` or a path, in which `[]` stands for every item. Without a demand (`only` and
     those behind it) the field itself is refused."""
 
-    rows: tuple[str, ...]  # of docs/provider-rules.md
+    rows: tuple[str, ...]  # the rows of docs/provider-rules.md that it comes from
     at: str
     says: str  # {at}, {value}, {size}, {only}, {most}, {least} and {model} are filled in
     source: str = ""
     sure: Literal["documented", "seen", "assumed"]
-    kinds: tuple[str, ...] = ()  # () is every kind
+    kinds: tuple[str, ...] = ()  # kinds of servers; (): all
     dialects: tuple[str, ...] = ()
     models: tuple[str, ...] = ("*",)
     but: tuple[str, ...] = ()
-    when: dict[str, Any] = {}  # path -> true (said), false (not said), or the values it has
+    when: dict[str, Any] = {}  # path -> true (it is there), false (it is not there), or its possible values
     only: tuple[Any, ...] | None = None
     least: float | None = None
     most: float | None = None
@@ -112,7 +112,7 @@ def _is_so(body: dict[str, Any], dialect: str, path: str, wanted: object) -> boo
     values = [value for p in _paths(path, dialect) for _, value in find_values(body, p) if value not in (None, [])]
     if isinstance(wanted, bool):
         return bool(values) == wanted
-    if isinstance(wanted, str):  # "not none": said otherwise, or not at all
+    if isinstance(wanted, str):  # "not none": any other value, or no value
         return wanted.removeprefix("not ") not in values
     return any(value in wanted for value in values)  # type: ignore[operator]
 

@@ -182,7 +182,7 @@ def _check_tools(body: dict[str, Any], server: str) -> Complaints:
     names: list[str] = []
     for tool in tools:
         if tool.get("type") not in ("function", "custom") and server == "openrouter":
-            continue  # tools it runs itself
+            continue  # the server runs these tools itself
         function = tool.get("function") or tool.get("custom") or {}
         name = function.get("name")
         names.append(str(name))

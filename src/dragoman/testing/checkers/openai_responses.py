@@ -14,7 +14,7 @@ def check_openai_responses(body: dict[str, Any]) -> Complaints:
     found: Complaints = [f"Unknown parameter: '{key}'." for key in _NO_SUCH if key in body]
     items = objects(body.get("input"))
     if not {"previous_response_id", "conversation"} & {key for key, value in body.items() if value}:
-        found += _check_calls(items)  # else the call may be in what the server keeps
+        found += _check_calls(items)  # otherwise the call may be in the conversation that the server keeps
     found += _check_reasoning(items)
     for i, item in enumerate(items):
         found += _check_item(item, i)

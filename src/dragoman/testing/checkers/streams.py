@@ -20,7 +20,7 @@ def check_stream(dialect: str, data: bytes) -> Complaints:
 
 
 def _frames(data: bytes) -> list[tuple[str, str]]:
-    """The name and the data of each event. A last event without its blank line is one that clients do not see."""
+    """The name and the data of each event. Clients ignore a last event without a blank line after it."""
     found: list[tuple[str, str]] = []
     blocks = re.split(r"\r\n\r\n|\n\n|\r\r", data.decode())
     for block in blocks[:-1]:
@@ -89,7 +89,7 @@ def _check_chat_choice(pieces: list[JsonObject]) -> Complaints:
 
 
 def _gather_calls(pieces: list[JsonObject]) -> tuple[dict[int, JsonObject], Complaints]:
-    """As the SDKs do it: what has the same index is one call, and a second id replaces or extends the first."""
+    """Joins pieces of calls as the SDKs do: one index is one call, and a second id replaces or extends the first."""
     calls: dict[int, JsonObject] = {}
     wrong: Complaints = []
     for piece in (call for chunk in pieces for call in objects((chunk.get("delta") or {}).get("tool_calls"))):
@@ -247,7 +247,7 @@ def _check_gemini(data: bytes) -> Complaints:
     wrong += ["a key in snake case" for part in parts if "function_call" in part]
     calls = [part["functionCall"] for part in parts if "functionCall" in part]
     for call in calls:
-        if not call.get("partialArgs") and "willContinue" not in call and call:  # else a piece of a call
+        if not call.get("partialArgs") and "willContinue" not in call and call:  # otherwise it is a piece of a call
             wrong += _lacks(call, "a call", name=str)
         if not isinstance(call.get("args", {}), dict):
             wrong.append("args are no object")
