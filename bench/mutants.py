@@ -40,7 +40,7 @@ from dragoman.errors import DragomanError  # noqa: E402
 from dragoman.jsontypes import copy_json, dump_json, load_json  # noqa: E402
 from dragoman.notes import Notes  # noqa: E402
 from dragoman.testing.rules import check  # noqa: E402
-from tests.dialects.test_required import TYPES, missing  # noqa: E402
+from tests.dialects.test_required_keys import TYPES, missing  # noqa: E402
 from tests.laws.examples import replies_for, requests_for  # noqa: E402
 from tests.laws.round_trip import legal_differences, reply_differences, stream_differences  # noqa: E402
 from tests.laws.second.corpus import DIALECTS, TALK, TRIES  # noqa: E402
@@ -268,7 +268,7 @@ def broken_law(probes: list[Probe]) -> str:
 
 
 def _comes_back_changed(probe: Probe, made: Any) -> str:
-    """What is read and written by the same dialect is as it was, and has no note then (tests/laws/test_quiet.py)."""
+    """A body that one dialect reads and writes stays as it was, without a note (tests/laws/test_unnoted_values.py)."""
     body, written_body, notes = made
     if probe.what != "stream" and not _comes_back(probe):
         return "does not come back"

@@ -26,7 +26,7 @@ from dragoman.model.request import OutputFormat, Request
 from dragoman.notes import Notes
 from dragoman.passes.profile import Profile
 from dragoman.way_back import INVALID_ANSWER, InvalidAnswer
-from tests.passes.talk import talk, user
+from tests.passes.short_forms import talk, user
 
 CHAT = find_dialect("openai_chat")
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}

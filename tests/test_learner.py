@@ -21,7 +21,7 @@ from dragoman.upstream.render import render
 from dragoman.upstream.spec import Target, Upstream
 from dragoman.upstream.upstream_state import UpstreamState
 from tests.gaps import check_problems
-from tests.passes.talk import assistant, call, parts_of, result, talk, tool, user
+from tests.passes.short_forms import assistant, call, parts_of, result, talk, tool, user
 from tests.passes.wires import write
 from tests.recorded import cases, needs_corpus
 

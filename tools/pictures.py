@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tests.console.conftest import FLAGS, Tab  # noqa: E402
-from tests.console.scene import Scene, open_scene  # noqa: E402
+from tests.console.sample_gateway import SampleGateway, open_sample_gateway  # noqa: E402
 from tests.gateway.web import post  # noqa: E402
 from tests.waiting import wait_until  # noqa: E402
 
@@ -21,7 +21,7 @@ HEIGHT = 860
 AGENTS = (("far-model", "claude-cli/2.1.0"), ("cloud-model", "codex_cli_rs/0.58"), ("safe", "python-httpx/0.28"))
 
 
-def work_for_half_an_hour(scene: Scene) -> None:
+def work_for_half_an_hour(scene: SampleGateway) -> None:
     """Requests of the last 30 minutes, by a clock that is put back."""
     gateway, now = scene.house.gateway, time.time()
     for number in range(36):
@@ -37,7 +37,7 @@ def work_for_half_an_hour(scene: Scene) -> None:
     scene.send("fallback", model="safe")
 
 
-def verify(scene: Scene) -> None:
+def verify(scene: SampleGateway) -> None:
     post(scene.url, "/admin/v1/verify", {"providers": ["far", "cloud"]}, {"authorization": f"Bearer {scene.admin}"})
     wait_until(lambda: all(run.done for run in scene.house.gateway.verify_book.runs()))
 
@@ -83,7 +83,7 @@ def main() -> None:
     if program is None:
         sys.exit("pictures: there is no Chromium on this machine (apt-get install chromium)")
     FOLDER.mkdir(exist_ok=True)
-    with sync_playwright() as play, tempfile.TemporaryDirectory() as folder, open_scene(Path(folder)) as scene:
+    with sync_playwright() as play, tempfile.TemporaryDirectory() as folder, open_sample_gateway(Path(folder)) as scene:
         work_for_half_an_hour(scene)
         verify(scene)
         browser = play.chromium.launch(executable_path=program, args=list(FLAGS))

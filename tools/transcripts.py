@@ -300,10 +300,10 @@ def scene_windows(work: Workshop) -> Screen:
     """Windows, by taking the names of Unix away"""
     screen = work.screen("windows")
     screen.bin = [work.installed()]
-    text = (ROOT / "tests" / "test_systems.py").read_text("utf-8")
+    text = (ROOT / "tests" / "test_windows_and_macos.py").read_text("utf-8")
     gone = re.search(r'AS_ON_WINDOWS = """\n(.*?)"""', text, re.S)
     if gone is None:
-        raise SystemExit("tests/test_systems.py has no AS_ON_WINDOWS")
+        raise SystemExit("tests/test_windows_and_macos.py has no AS_ON_WINDOWS")
     program = gone[1] + "from dragoman.cli import main; sys.exit(main(sys.argv[1:]))\n"
     (screen.folder / "windows.py").write_text(program)
     screen.say("`windows.py` first removes `signal.SIGHUP`, `os.fork`, `fcntl`, `resource`, `pwd` and others.")

@@ -21,7 +21,7 @@ from dragoman.passes.prepare import prepare
 from dragoman.passes.profile import Profile
 from dragoman.upstream.profiles import profile_for
 from tests.examples import examples
-from tests.passes.talk import assistant, call, talk, user
+from tests.passes.short_forms import assistant, call, talk, user
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
 WORDS = Undo(expected=Expected(schema=SCHEMA, loose=True))

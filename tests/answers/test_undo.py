@@ -20,7 +20,7 @@ from dragoman.passes.profile import Feature, Policy, Profile
 from dragoman.passes.rename import Renames
 from dragoman.upstream.profiles import profile_for
 from tests.examples import examples
-from tests.passes.talk import assistant, call, result, talk, tool, user
+from tests.passes.short_forms import assistant, call, result, talk, tool, user
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 

@@ -27,7 +27,7 @@ from dragoman.jsontypes import format_json
 from dragoman.notes import Notes
 from dragoman.upstream.profiles import profile_for
 from tests.cases import test_replies, test_streams
-from tests.cases.held import (
+from tests.cases.case_tests import (
     REPLIES,
     REQUESTS,
     RESULTS,
@@ -42,7 +42,7 @@ from tests.cases.held import (
     table_rows,
 )
 from tests.cases.summary import CLIENTS
-from tests.passes import test_cases, test_mutation
+from tests.passes import test_cases, test_without_one_pass
 from tests.passes.test_prepare import TARGETS
 from tests.passes.wires import complain, write
 
@@ -71,7 +71,7 @@ def _tries() -> list[tuple[Row, Callable[[], bool]]]:
         [c for c in test_cases.CASES if c[0].split()[0].isdigit()],
         strict=True,
     ):
-        tries.append((row, lambda case=case: test_mutation.holds(case)))  # type: ignore[misc]
+        tries.append((row, lambda case=case: test_without_one_pass.holds(case)))  # type: ignore[misc]
         tries += [(row, lambda case=case, t=target: _is_taken(case, *t)) for target in TARGETS]  # type: ignore[misc]
     for module, table in ((test_streams, STREAMS), (test_replies, REPLIES)):
         for row, case in zip([r for r in rows if r.table == table], module.CASES, strict=True):
@@ -84,7 +84,7 @@ def _tries() -> list[tuple[Row, Callable[[], bool]]]:
 
 def _is_taken(case: test_cases.Case, kind: str, model: str) -> bool:
     profile = profile_for(kind, model)
-    body = write(replace(test_mutation.decoded(case), model=model), profile, Notes())
+    body = write(replace(test_without_one_pass.decoded(case), model=model), profile, Notes())
     return not complain(body, profile, model)
 
 
@@ -100,7 +100,10 @@ def _passes(test: Callable[..., None], *args: object) -> bool:
 def try_without() -> dict[str, list[str]]:
     """A pass -> the numbers of the cases that fail without it, each as often as it fails."""
     patch = pytest.MonkeyPatch()
-    return {step: [name.split()[0] for name in test_mutation.failing(patch, step)] for step in test_mutation.WITHOUT}
+    return {
+        step: [name.split()[0] for name in test_without_one_pass.failing(patch, step)]
+        for step in test_without_one_pass.WITHOUT
+    }
 
 
 def run_tests(tests: list[str]) -> dict[str, dict[str, int]]:

@@ -14,7 +14,7 @@ from dragoman.notes import Notes
 from dragoman.passes.prepare import legalise
 from dragoman.passes.profile import Profile
 from dragoman.upstream.profiles import find_kind, load_rows, profile_for
-from tests.passes.talk import assistant, call, parts_of, result, talk, user
+from tests.passes.short_forms import assistant, call, parts_of, result, talk, user
 
 FAMILY = ("openai", "azure", "xai", "groq", "cerebras", "fireworks", "together", "openrouter", "mistral", "deepseek")
 LOCAL = ("vllm", "llamacpp", "lmstudio", "sglang", "gpustack", "ollama", "moonshot", "zai", "minimax", "compatible")

@@ -13,7 +13,7 @@ from dragoman.testing.checkers.model_rules import load_model_rules
 from dragoman.testing.rules import check
 from dragoman.upstream.profiles import load_rows, profile_for
 from tests.cases.provider_rules import PAGE, load_ledger, mark, page
-from tests.passes.talk import talk, user
+from tests.passes.short_forms import talk, user
 from tests.passes.test_cases import GONE, dig
 from tests.passes.wires import complain, read, write
 from tests.testing.test_strict import PLAIN

@@ -12,7 +12,7 @@ from dragoman.client import AsyncClient
 from dragoman.errors import DecodeError, DragomanError, LossError, UpstreamError
 from dragoman.testing import Provider, ScriptedFault, faults
 from dragoman.tools import tool
-from tests.client.rooms import DIALECTS, KEY, PATIENT, ROOMS, room, talks
+from tests.client.scripted_clients import DIALECTS, KEY, PATIENT, ROOMS, room, talks
 from tests.waiting import NEVER_S, until
 
 

@@ -16,7 +16,7 @@ from dragoman.jsontypes import load_json
 from dragoman.model.messages import Cache, Image, Message, Reasoning, Seal, Text, ToolCall, ToolResult
 from dragoman.model.request import ReasoningSetting, Request, Tool
 from dragoman.testing import Provider, faults, serve
-from tests.client.rooms import ROOMS
+from tests.client.scripted_clients import ROOMS
 from tests.client.test_providers import City, get_weather
 from tests.gateway.house import open_house, upstream
 

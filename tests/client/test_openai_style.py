@@ -13,7 +13,7 @@ from openai.types.responses import Response
 from dragoman.client.openai_style import make_object
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.testing import faults
-from tests.client.rooms import DIALECTS, ROOMS, room
+from tests.client.scripted_clients import DIALECTS, ROOMS, room
 from tests.waiting import NEVER_S
 
 TOOLS = [

@@ -11,7 +11,7 @@ from dragoman.agent import CallFinished, Stopped, TurnEvent
 from dragoman.model.messages import Reasoning, Text, ToolCall
 from dragoman.model.request import Tool
 from dragoman.tools import tool
-from tests.client.rooms import DIALECTS, ROOMS, room, talks
+from tests.client.scripted_clients import DIALECTS, ROOMS, room, talks
 from tests.client.test_prompts import Tree
 
 PNG = base64.b64decode(

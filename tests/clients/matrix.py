@@ -28,7 +28,7 @@ from dragoman.model.messages import Reasoning, ToolCall
 from dragoman.notes import Notes
 from dragoman.testing.seals import SENTINEL
 from dragoman.wire import WireRequest
-from tests.clients.stage import CITIES, HELLO, ODD, REFUSED, UPSTREAMS, Stage
+from tests.clients.matrix_providers import CITIES, HELLO, ODD, REFUSED, UPSTREAMS, MatrixProviders
 from tests.gateway.sdks import CLOCK, PIXEL, SCHEMA, WEATHER
 
 HERE = Path(__file__).parent
@@ -132,7 +132,7 @@ class Play:
     """One cell while it runs."""
 
     ask: Ask
-    stage: Stage
+    stage: MatrixProviders
     client: str
     dialect: str
     scenario: str
@@ -319,7 +319,9 @@ def run_cell(play: Play, scenario: str, stream: bool) -> Cell:
     return Cell(play.client, play.dialect, name, why, len(seen))
 
 
-def run_clients(ask: Ask, clients: Iterable[str], stage: Stage, numbers: Iterator[int], takes: Takes) -> list[Cell]:
+def run_clients(
+    ask: Ask, clients: Iterable[str], stage: MatrixProviders, numbers: Iterator[int], takes: Takes
+) -> list[Cell]:
     cells = []
     for client, dialect, scenario in product(clients, UPSTREAMS, SCENARIOS):
         for name, stream in product(variants(scenario, dialect), SCENARIOS[scenario][1]):
@@ -355,7 +357,7 @@ def _exchange(to: IO[str], back: IO[str], wish: dict[str, Any]) -> dict[str, Any
     return said
 
 
-def run_matrix(stage: Stage, commands: dict[str, list[str]], takes: Takes = None) -> list[Cell]:
+def run_matrix(stage: MatrixProviders, commands: dict[str, list[str]], takes: Takes = None) -> list[Cell]:
     """All cells that `takes` takes, or all."""
     numbers = count(1)
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from tests.clients.matrix import BROKEN, CLIENTS, HERE, ROOT, SCENARIOS, Cell, load_rows
-from tests.clients.stage import ODD, UPSTREAMS
+from tests.clients.matrix_providers import ODD, UPSTREAMS
 
 HEAD = """# SDKs and frameworks through the gateway
 

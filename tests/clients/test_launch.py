@@ -20,9 +20,9 @@ import pytest
 
 from dragoman.upstream.discovery import demo_upstream, make_upstream
 from dragoman.upstream.profiles import find_kind
+from tests.clients.blocking_proxy import blocking_proxy
 from tests.clients.programs import CLAUDE, CODEX, GEMINI, read_lines
 from tests.clients.test_programs import bins, scratch
-from tests.clients.wall import wall
 from tests.gateway.house import open_house
 from tests.gateway.web import send
 from tests.ports import free_port
@@ -150,7 +150,7 @@ def open_gateway(way: str) -> Iterator[int]:
 
 def ask(name: str, bins: Path, way: str) -> Told:
     program = PROGRAMS[name]
-    with wall() as proxy, at_home(bins, proxy.url) as (folder, env):
+    with blocking_proxy() as proxy, at_home(bins, proxy.url) as (folder, env):
         for path, text in program.astray.items() if way != PRINTED or name in ("gemini", "qwen") else ():
             (folder / "home" / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / "home" / path).write_text(text)

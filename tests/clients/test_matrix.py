@@ -11,7 +11,7 @@ import pytest
 from tests.clients.install import UnavailableError, install
 from tests.clients.matrix import CLIENTS, Cell, commands, is_sampled, load_rows, run_matrix
 from tests.clients.matrix_page import versions, write_page
-from tests.clients.stage import open_stage
+from tests.clients.matrix_providers import serve_matrix_providers
 from tests.clients.test_programs import WISH
 from tests.real.llama import UnavailableError as NoEnvironmentError
 from tests.real.llama import find_environment
@@ -32,7 +32,7 @@ def cells() -> list[Cell]:
     except (UnavailableError, NoEnvironmentError) as error:
         pytest.skip(str(error))
     everything = bool(os.environ.get(WRITE))
-    with open_stage() as stage:
+    with serve_matrix_providers() as stage:
         return run_matrix(stage, commands(stage.house.url, python, packages), None if everything else is_sampled)
 
 

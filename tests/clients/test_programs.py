@@ -19,10 +19,10 @@ import pytest
 from dragoman.gateway.telemetry.xray import Xray
 from dragoman.testing import Provider, serve
 from dragoman.upstream.spec import Timeouts
+from tests.clients.blocking_proxy import blocking_proxy
 from tests.clients.install import UnavailableError, install
 from tests.clients.page import HOME, Play, write_page
 from tests.clients.programs import CLAUDE, CODEX_BEFORE, GEMINI, PROGRAMS, Place, Program, Run, run
-from tests.clients.wall import wall
 from tests.gateway.house import CANARY, House, open_house, upstream
 from tests.gateway.sdks import PIXEL
 from tests.waiting import wait_until
@@ -90,12 +90,12 @@ class Told:
         return f"{found}, warnings {self.warnings}, wall {self.wanted}\n\n{self.run.out}\n\n{self.run.err}"
 
 
-class Stage:
+class ProgramRunner:
     """A home, a folder to work in and a proxy, for one program."""
 
     def __init__(self, stack: ExitStack, bins: Path) -> None:
         self.folder = Path(stack.enter_context(TemporaryDirectory(prefix="dragoman-", dir=scratch())))
-        self.wall = stack.enter_context(wall())
+        self.wall = stack.enter_context(blocking_proxy())
         self.bins = bins
         for name in ("home", "work"):
             (self.folder / name).mkdir()
@@ -137,13 +137,13 @@ def eventually_quiet(house: House) -> None:
 
 def play(program: Program, behind: str, bins: Path) -> Told:
     with ExitStack() as stack:
-        return Stage(stack, bins).play(program, behind, SECRET)
+        return ProgramRunner(stack, bins).play(program, behind, SECRET)
 
 
 def do(deed: Deed, behind: str, bins: Path) -> tuple[Told, list[str]]:
     """What came of a deed, and the files there were afterwards."""
     with ExitStack() as stack:
-        stage = Stage(stack, bins)
+        stage = ProgramRunner(stack, bins)
         work = stage.folder / "work"
         (work / "a.txt").write_text("alpha-1\n")
         (work / "b.txt").write_text("beta-2\n")
@@ -155,7 +155,7 @@ def do(deed: Deed, behind: str, bins: Path) -> tuple[Told, list[str]]:
 def play_on(program: Program, bins: Path) -> list[Told]:
     """One conversation that goes on at every provider in turn, and comes home again."""
     with ExitStack() as stack:
-        stage = Stage(stack, bins)
+        stage = ProgramRunner(stack, bins)
         home = HOMES[program.name]
         way = [home, *(name for name in UPSTREAMS if name not in ("demo", home)), home]
         return [

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.upstream.discovery import demo_upstream
-from tests.console.scene import AGENT, Scene, open_scene
+from tests.console.sample_gateway import AGENT, SampleGateway, open_sample_gateway
 from tests.gateway.house import CANARY, open_house, upstream
 from tests.gateway.web import post
 from tests.waiting import wait_until
@@ -40,7 +40,7 @@ PLACES = (
 )
 
 
-def fill(scene: Scene) -> None:
+def fill(scene: SampleGateway) -> None:
     scene.send("lossy", system="x" * 3000)
     scene.send("fallback", model="safe")
     scene.send(model="no-such-model-with-a-very-long-name-" + "y" * 60)
@@ -106,7 +106,7 @@ def test_scripts_in_names_answers_headers_and_errors_are_only_text(tab: Any) -> 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "dark")])
 def test_all_has_a_name_can_be_read_and_fits(tab: Any, tmp_path: Path, width: int, scheme: str) -> None:
-    with open_scene(tmp_path) as scene:
+    with open_sample_gateway(tmp_path) as scene:
         fill(scene)
         with tab(scene.url, width, scheme) as one:
             page = one.open("traffic")
@@ -144,7 +144,7 @@ def test_the_checks_find_what_is_wrong(tab: Any) -> None:
 
 
 def test_the_keyboard_is_enough(tab: Any, tmp_path: Path) -> None:
-    with open_scene(tmp_path) as scene:
+    with open_sample_gateway(tmp_path) as scene:
         for number in range(3):
             scene.send(f"row{number}")
         with tab(scene.url) as one:
@@ -197,7 +197,7 @@ def reach(page: Any, name: str) -> None:
 
 
 def test_a_korean_browser_reads_korean_and_can_change_it(tab: Any, tmp_path: Path) -> None:
-    with open_scene(tmp_path) as scene:
+    with open_sample_gateway(tmp_path) as scene:
         fill(scene)
         with tab(scene.url, locale="ko-KR") as one:
             page = one.open("traffic")

@@ -21,7 +21,7 @@ from dragoman.passes.prepare import prepare
 from dragoman.passes.profile import Profile
 from dragoman.wire import WireReply
 from tests.laws.strategies import requests
-from tests.passes.talk import assistant, call, result, system, talk, user
+from tests.passes.short_forms import assistant, call, result, system, talk, user
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 SUM = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]}

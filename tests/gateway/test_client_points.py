@@ -42,20 +42,20 @@ PATHS = {
 
 
 @dataclass
-class Street:
+class StrictProviders:
     house: House
     providers: dict[str, Provider]
 
 
 @pytest.fixture(scope="module")
-def street() -> Iterator[Street]:
+def providers() -> Iterator[StrictProviders]:
     with ExitStack() as stack:
         providers = {name: stack.enter_context(serve(name, key=CANARY)) for name in UPSTREAMS}
         specs = [
             upstream(name, name, provider.base_url, kind=KINDS.get(name, name), models=(UPSTREAMS[name],))
             for name, provider in providers.items()
         ]
-        yield Street(stack.enter_context(open_house(*specs)), providers)
+        yield StrictProviders(stack.enter_context(open_house(*specs)), providers)
 
 
 def ask(url: str, case: Case, model: str, *, stream: bool) -> Got:
@@ -151,10 +151,10 @@ def check_answer(case: Case, parts: list[Part]) -> None:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("behind", UPSTREAMS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_point_is_taken_heard_and_answered(case: Case, behind: str, stream: bool, street: Street) -> None:
-    provider = street.providers[behind]
+def test_a_point_is_taken_heard_and_answered(case: Case, behind: str, stream: bool, providers: StrictProviders) -> None:
+    provider = providers.providers[behind]
     provider.reset()
-    got = ask(street.house.url, case, UPSTREAMS[behind], stream=stream)
+    got = ask(providers.house.url, case, UPSTREAMS[behind], stream=stream)
     if behind in case.but:
         assert got.status == 200, got.text
         assert len(provider.refusals) == 1, "it is sent again without what cannot be read there"
@@ -162,7 +162,7 @@ def test_a_point_is_taken_heard_and_answered(case: Case, behind: str, stream: bo
         return
     if behind in case.learns and provider.refusals:
         provider.reset()
-        got = ask(street.house.url, case, UPSTREAMS[behind], stream=stream)
+        got = ask(providers.house.url, case, UPSTREAMS[behind], stream=stream)
     assert provider.refusals == []
     assert got.status == 200, got.text
     assert len(provider.requests) == 1
@@ -182,10 +182,10 @@ def test_6_a_key_comes_as_bearer_or_as_x_api_key(header: dict[str, str]) -> None
 
 
 @pytest.mark.parametrize("behind", UPSTREAMS)
-def test_8_a_freeform_call_comes_back_as_free_text(behind: str, street: Street) -> None:
+def test_8_a_freeform_call_comes_back_as_free_text(behind: str, providers: StrictProviders) -> None:
     patch = {"type": "custom", "name": "apply_patch", "description": "Patches", "format": {"type": "text"}}
     body = {"model": UPSTREAMS[behind], "input": "use apply_patch with `hello there`", "tools": [patch], "store": False}
-    (item,) = [i for i in post(street.house.url, "/v1/responses", body).json["output"] if i["type"] != "reasoning"]
+    (item,) = [i for i in post(providers.house.url, "/v1/responses", body).json["output"] if i["type"] != "reasoning"]
     assert (item["type"], item["name"], item["input"]) == ("custom_tool_call", "apply_patch", "hello there")
 
 
@@ -201,9 +201,9 @@ def test_13_a_server_that_wants_its_reasoning_back_gets_it_or_is_not_asked_to_th
 
 
 @pytest.mark.parametrize("behind", ["anthropic", "gemini", "ollama"])
-def test_17_a_stream_without_alt_sse_is_one_json_array(behind: str, street: Street) -> None:
+def test_17_a_stream_without_alt_sse_is_one_json_array(behind: str, providers: StrictProviders) -> None:
     body = {"contents": [turn("user", {"text": "say hi there"})]}
-    got = post(street.house.url, f"/v1beta/models/{UPSTREAMS[behind]}:streamGenerateContent", body)
+    got = post(providers.house.url, f"/v1beta/models/{UPSTREAMS[behind]}:streamGenerateContent", body)
     chunks = got.json
     said = [part.get("text", "") for c in chunks for part in c["candidates"][0].get("content", {}).get("parts", ())]
     assert "".join(said).strip() == "hi there"
@@ -212,11 +212,11 @@ def test_17_a_stream_without_alt_sse_is_one_json_array(behind: str, street: Stre
 
 @pytest.mark.parametrize("behind", UPSTREAMS)
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_17_tokens_are_counted(behind: str, wrapped: bool, street: Street) -> None:
+def test_17_tokens_are_counted(behind: str, wrapped: bool, providers: StrictProviders) -> None:
     body: dict[str, Any] = {"contents": [turn("user", {"text": "say hi there"})]}
     if wrapped:
         body = {"generateContentRequest": {"model": f"models/{UPSTREAMS[behind]}", **body}}
-    got = post(street.house.url, f"/v1beta/models/{UPSTREAMS[behind]}:countTokens", body)
+    got = post(providers.house.url, f"/v1beta/models/{UPSTREAMS[behind]}:countTokens", body)
     assert got.status == 200, got.text
     assert got.json["totalTokens"] > 0
 
@@ -230,31 +230,31 @@ def test_18_a_model_has_a_digest_of_its_own_and_says_what_it_can() -> None:
             assert {"completion", "tools", "vision"} <= set(shown["capabilities"])
 
 
-def test_18_an_ollama_provider_may_really_speak_chat(street: Street) -> None:
-    got = post(street.house.url, "/v1/chat/completions", {"model": "qwen3:latest", "messages": [HI]})
+def test_18_an_ollama_provider_may_really_speak_chat(providers: StrictProviders) -> None:
+    got = post(providers.house.url, "/v1/chat/completions", {"model": "qwen3:latest", "messages": [HI]})
     assert got.json["choices"][0]["message"]["content"] == "hi"
 
 
 @pytest.mark.parametrize("behind", UPSTREAMS)
-def test_19_a_body_of_119_kb_goes_through(behind: str, street: Street) -> None:
-    provider = street.providers[behind]
+def test_19_a_body_of_119_kb_goes_through(behind: str, providers: StrictProviders) -> None:
+    provider = providers.providers[behind]
     provider.reset()
     many = [
         {**TOOL, "function": {**TOOL["function"], "name": f"tool_{i}", "description": "d" * 1200}} for i in range(64)
     ]
     body = chat({"role": "user", "content": "x " * 10_000 + "say hi"}, tools=many, tool_choice="none")
-    got = post(street.house.url, "/v1/chat/completions", {"model": UPSTREAMS[behind], **body})
+    got = post(providers.house.url, "/v1/chat/completions", {"model": UPSTREAMS[behind], **body})
     assert len(json.dumps(body)) > 119_000
     assert (provider.refusals, got.status) == ([], 200)
 
 
 @pytest.mark.parametrize("behind", UPSTREAMS)
 @pytest.mark.parametrize("door", ["openai_chat", "anthropic"])
-def test_20_the_id_of_a_call_leads_its_result_back(door: str, behind: str, street: Street) -> None:
+def test_20_the_id_of_a_call_leads_its_result_back(door: str, behind: str, providers: StrictProviders) -> None:
     """Whatever a client does with an id, it sends back the one it got."""
-    provider = street.providers[behind]
+    provider = providers.providers[behind]
     provider.reset()
-    url, model = street.house.url, UPSTREAMS[behind]
+    url, model = providers.house.url, UPSTREAMS[behind]
     asked = {"role": "user", "content": "read /a.txt"}
     if door == "openai_chat":
         called = post(url, PATHS[door], {"model": model, "messages": [asked], "tools": [TOOL]})
@@ -275,19 +275,19 @@ def test_20_the_id_of_a_call_leads_its_result_back(door: str, behind: str, stree
 
 
 @pytest.mark.parametrize("behind", UPSTREAMS)
-def test_21_arguments_are_the_same_json_however_they_are_written(behind: str, street: Street) -> None:
-    provider = street.providers[behind]
+def test_21_arguments_are_the_same_json_however_they_are_written(behind: str, providers: StrictProviders) -> None:
+    provider = providers.providers[behind]
     for written in ('{"a":1,"b":"é"}', '{ "b": "\\u00e9", "a": 1 }'):
         provider.reset()
         call = {"id": "c1", "type": "function", "function": {"name": "Read", "arguments": written}}
         told = {"role": "tool", "tool_call_id": "c1", "content": "x"}
         body = chat(HI, {"role": "assistant", "content": "", "tool_calls": [call]}, told, tools=[TOOL])
-        post(street.house.url, "/v1/chat/completions", {"model": UPSTREAMS[behind], **body})
+        post(providers.house.url, "/v1/chat/completions", {"model": UPSTREAMS[behind], **body})
         assert steps(heard(provider))[0] == ("call", "Read", {"a": 1, "b": "é"})
 
 
-def test_22_models_tokens_and_earlier_responses_are_there_for_those_who_ask(street: Street) -> None:
-    url = street.house.url
+def test_22_models_tokens_and_earlier_responses_are_there_for_those_who_ask(providers: StrictProviders) -> None:
+    url = providers.house.url
     assert {row["id"] for row in get(url, "/v1/models").json["data"]} >= set(UPSTREAMS.values())
     count = {"model": "gpt-5.1", "messages": [HI]}
     assert post(url, "/v1/messages/count_tokens", count, HEADERS).json["input_tokens"] > 0
@@ -297,8 +297,10 @@ def test_22_models_tokens_and_earlier_responses_are_there_for_those_who_ask(stre
 
 
 @pytest.mark.parametrize("behind", [name for name in UPSTREAMS if name != "openai_responses"])
-def test_7_an_order_only_openai_can_carry_out_is_refused_rather_than_answered(behind: str, street: Street) -> None:
+def test_7_an_order_only_openai_can_carry_out_is_refused_rather_than_answered(
+    behind: str, providers: StrictProviders
+) -> None:
     items = [{"role": "user", "content": "say hi"}, {"type": "compaction_trigger"}]
-    got = post(street.house.url, "/v1/responses", {"model": UPSTREAMS[behind], "input": items, "store": False})
+    got = post(providers.house.url, "/v1/responses", {"model": UPSTREAMS[behind], "input": items, "store": False})
     assert got.status == 400
     assert "compaction_trigger" in got.json["error"]["message"]

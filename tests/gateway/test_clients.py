@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.sdks import PIXEL
-from tests.gateway.street import Street, open_street
+from tests.gateway.strict_providers import StrictProviders, serve_strict_providers
 from tests.gateway.web import post
 
 UPSTREAMS = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
@@ -171,24 +171,24 @@ POINTS: list[tuple[str, str, dict[str, Any]]] = [
 
 
 @pytest.fixture(scope="module")
-def street() -> Iterator[Street]:
-    with open_street(*UPSTREAMS) as street:
-        yield street
+def providers() -> Iterator[StrictProviders]:
+    with serve_strict_providers(*UPSTREAMS) as providers:
+        yield providers
 
 
 @pytest.mark.parametrize("target", UPSTREAMS)
 @pytest.mark.parametrize(("path", "body"), [row[1:] for row in POINTS], ids=[row[0] for row in POINTS])
 def test_a_clients_request_is_taken_by_every_upstream(
-    street: Street, path: str, body: dict[str, Any], target: str
+    providers: StrictProviders, path: str, body: dict[str, Any], target: str
 ) -> None:
-    provider = street.providers[target]
+    provider = providers.providers[target]
     provider.reset()
     model = f"{target}-model"
     asked = json.loads(json.dumps(body).replace("MODEL", model))
     headers = (
         {"anthropic-version": "2023-06-01", "anthropic-beta": "unknown-beta-2027-01-01"} if path == MESSAGES else {}
     )
-    got = post(street.house.url, path.replace("MODEL", model), asked, headers)
+    got = post(providers.house.url, path.replace("MODEL", model), asked, headers)
     assert got.status == 200, got.text
     # private keys in the provider's own dialect are refused, each once; the gateway learns and sends the rest
     assert len(provider.refusals) == (2 if "x_private" in asked and target == "openai_chat" else 0), provider.refusals

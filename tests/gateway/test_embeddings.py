@@ -13,7 +13,7 @@ from google import genai
 from google.genai import types
 
 from tests.gateway.house import faultline, open_house, say, upstream
-from tests.gateway.street import Street, open_street
+from tests.gateway.strict_providers import StrictProviders, serve_strict_providers
 from tests.gateway.web import Got, post
 
 UPSTREAMS = ("openai_chat", "gemini", "ollama")
@@ -74,9 +74,9 @@ DOORS: dict[str, Callable[..., tuple[Got, list[list[float]]]]] = {
 
 
 @pytest.fixture(scope="module")
-def street() -> Iterator[Street]:
-    with open_street(*UPSTREAMS) as street:
-        yield street
+def providers() -> Iterator[StrictProviders]:
+    with serve_strict_providers(*UPSTREAMS) as providers:
+        yield providers
 
 
 SIZES = [
@@ -86,21 +86,21 @@ SIZES = [
 
 @pytest.mark.parametrize("behind", UPSTREAMS)
 @pytest.mark.parametrize(("door", "size"), SIZES)
-def test_texts_are_embedded(door: str, behind: str, size: int | None, street: Street) -> None:
+def test_texts_are_embedded(door: str, behind: str, size: int | None, providers: StrictProviders) -> None:
     more = {"dimensions": size} if size else {}
-    street.providers[behind].reset()
-    _, rows = DOORS[door](street.house.url, TEXTS, model=f"{behind}-model", **more)
-    _, again = by_openai(street.house.url, TEXTS, model=f"{behind}-model", **more)
+    providers.providers[behind].reset()
+    _, rows = DOORS[door](providers.house.url, TEXTS, model=f"{behind}-model", **more)
+    _, again = by_openai(providers.house.url, TEXTS, model=f"{behind}-model", **more)
     assert len(rows) == len(TEXTS)
     assert len({tuple(row) for row in rows}) == len(TEXTS), "each text has its own"
     assert [pytest.approx(row, rel=1e-5) for row in rows] == again, "the same numbers at every door"
     assert size is None or all(len(row) == size for row in rows)
-    assert street.providers[behind].refusals == []
+    assert providers.providers[behind].refusals == []
 
 
 @pytest.mark.parametrize("behind", UPSTREAMS)
-def test_the_official_clients_read_what_they_get(behind: str, street: Street) -> None:
-    url, model = street.house.url, f"{behind}-model"
+def test_the_official_clients_read_what_they_get(behind: str, providers: StrictProviders) -> None:
+    url, model = providers.house.url, f"{behind}-model"
     one = openai.OpenAI(base_url=f"{url}/v1", api_key="x", max_retries=0)  # asks for base64 by itself
     rows = one.embeddings.create(model=model, input=TEXTS).data
     other = ollama.Client(host=url)
@@ -117,15 +117,15 @@ def test_the_official_clients_read_what_they_get(behind: str, street: Street) ->
 
 
 @pytest.mark.parametrize("given", ["hello", ["hello"], [[1, 2, 3]], [1, 2, 3]])
-def test_openai_takes_a_text_a_list_and_numbers_of_tokens(given: Any, street: Street) -> None:
-    got = post(street.house.url, "/v1/embeddings", {"model": "openai_chat-model", "input": given})
+def test_openai_takes_a_text_a_list_and_numbers_of_tokens(given: Any, providers: StrictProviders) -> None:
+    got = post(providers.house.url, "/v1/embeddings", {"model": "openai_chat-model", "input": given})
     assert len(got.json["data"]) == 1
     assert got.json["usage"]["prompt_tokens"] >= 0
 
 
 @pytest.mark.parametrize("behind", ["gemini", "ollama"])
-def test_numbers_of_tokens_mean_nothing_elsewhere(behind: str, street: Street) -> None:
-    got = post(street.house.url, "/v1/embeddings", {"model": f"{behind}-model", "input": [[1, 2]]})
+def test_numbers_of_tokens_mean_nothing_elsewhere(behind: str, providers: StrictProviders) -> None:
+    got = post(providers.house.url, "/v1/embeddings", {"model": f"{behind}-model", "input": [[1, 2]]})
     assert got.status == 400
     assert "token numbers" in got.text
 
@@ -145,8 +145,8 @@ def test_numbers_of_tokens_mean_nothing_elsewhere(behind: str, street: Street) -
         ("/v1beta/models/openai_chat-model:batchEmbedContents", {"requests": []}),
     ],
 )
-def test_what_cannot_be_embedded_is_the_clients_error(path: str, body: Any, street: Street) -> None:
-    assert post(street.house.url, path, body).status == 400
+def test_what_cannot_be_embedded_is_the_clients_error(path: str, body: Any, providers: StrictProviders) -> None:
+    assert post(providers.house.url, path, body).status == 400
 
 
 @pytest.mark.parametrize("dialect", ["anthropic"])

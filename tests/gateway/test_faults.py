@@ -15,7 +15,6 @@ import pytest
 from dragoman.gateway import stream_writer
 from dragoman.upstream.http.connection import HttpConnection
 from dragoman.upstream.spec import Timeouts
-from tests.gateway.held_time import held_time
 from tests.gateway.house import (
     CANARY,
     PATIENT,
@@ -30,6 +29,7 @@ from tests.gateway.house import (
     stream,
     upstream,
 )
+from tests.gateway.skipped_pauses import held_time
 from tests.gateway.web import Got, head_of, post
 from tests.waiting import NEVER_S, until, wait_until
 

@@ -39,7 +39,7 @@ CALL = {"id": "abcdefghi", "type": "function", "function": {"name": "w", "argume
 CALLED = [{"role": "user", "content": "q"}, {"role": "assistant", "content": None, "tool_calls": [CALL]}]
 
 
-class Street:
+class StrictProviders:
     """One gateway, and a strict provider of each kind behind it."""
 
     def __init__(self, house: House, providers: dict[str, Provider]) -> None:
@@ -57,14 +57,14 @@ class Street:
 
 
 @pytest.fixture(scope="module")
-def street() -> Iterator[Street]:
+def providers() -> Iterator[StrictProviders]:
     with ExitStack() as stack:
         providers = {kind: stack.enter_context(serve(kind)) for kind in KINDS}
         specs = [
             upstream(kind, dialects[0], providers[kind].base_url, kind=kind, dialects=dialects, models=MODELS[kind])
             for kind, dialects in KINDS.items()
         ]
-        yield Street(stack.enter_context(open_house(*specs)), providers)
+        yield StrictProviders(stack.enter_context(open_house(*specs)), providers)
 
 
 def ask_anthropic(model: str, **settings: Any) -> tuple[str, dict[str, Any]]:
@@ -95,30 +95,34 @@ CONFIGS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize(("kind", "model"), ALL, ids=[model for _, model in ALL])
-def test_every_way_to_ask_for_thoughts_is_taken_by_every_model(kind: str, model: str, street: Street) -> None:
+def test_every_way_to_ask_for_thoughts_is_taken_by_every_model(
+    kind: str, model: str, providers: StrictProviders
+) -> None:
     for effort in ("none", "minimal", "low", "high", "xhigh"):
         for reasoning in ({"effort": effort}, {"effort": effort, "summary": "auto"}):
-            street.ask(kind, "/v1/responses", {"model": model, "input": "hi", "reasoning": reasoning})
-        street.ask(kind, *ask_chat(model, reasoning_effort=effort))
+            providers.ask(kind, "/v1/responses", {"model": model, "input": "hi", "reasoning": reasoning})
+        providers.ask(kind, *ask_chat(model, reasoning_effort=effort))
     for thinking in THINKING:
-        street.ask(kind, *ask_anthropic(model, thinking=thinking))
+        providers.ask(kind, *ask_anthropic(model, thinking=thinking))
     for config in CONFIGS:
         body = {"contents": CONTENTS, "generationConfig": {"thinkingConfig": config}}
-        street.ask(kind, f"/v1beta/models/{model}:generateContent", body)
+        providers.ask(kind, f"/v1beta/models/{model}:generateContent", body)
     for think in (True, False, "low", "high"):
-        street.ask(kind, "/api/chat", {"model": model, "stream": False, "think": think, "messages": TURN})
+        providers.ask(kind, "/api/chat", {"model": model, "stream": False, "think": think, "messages": TURN})
 
 
 @pytest.mark.parametrize("model", ["gpt-5", "gpt-5.1", "gpt-5.5"])
-def test_a_responses_server_keeps_nothing_and_hands_its_state_and_its_thoughts_out(model: str, street: Street) -> None:
+def test_a_responses_server_keeps_nothing_and_hands_its_state_and_its_thoughts_out(
+    model: str, providers: StrictProviders
+) -> None:
     for path, body in (
         ask_anthropic(model, thinking={"type": "adaptive"}),
         ("/api/chat", {"model": model, "stream": False, "think": True, "messages": TURN}),
     ):
-        sent = street.ask("openai", path, body)
+        sent = providers.ask("openai", path, body)
         assert (sent["store"], sent["include"]) == (False, ["reasoning.encrypted_content"])
         assert sent["reasoning"]["summary"] == "auto"
-        got = post(street.house.url, path, body).json
+        got = post(providers.house.url, path, body).json
         assert "thinking" in json.dumps(got.get("content") or got["message"])
 
 
@@ -126,31 +130,31 @@ def test_a_responses_server_keeps_nothing_and_hands_its_state_and_its_thoughts_o
 
 
 @pytest.mark.parametrize(("kind", "model"), ALL, ids=[model for _, model in ALL])
-def test_what_programs_send_is_taken_by_every_model(kind: str, model: str, street: Street) -> None:
+def test_what_programs_send_is_taken_by_every_model(kind: str, model: str, providers: StrictProviders) -> None:
     """A long user id and cache marks (Claude Code), two samplers (Gemini CLI), echoes of OpenAI's SDK, an empty
     list of tools, an error without words."""
     marked = [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]
-    street.ask(kind, *ask_anthropic(model, metadata={"user_id": "u" * 180}, system=marked))
-    street.ask(kind, *ask_chat(model, temperature=0.5, top_p=0.9))
+    providers.ask(kind, *ask_anthropic(model, metadata={"user_id": "u" * 180}, system=marked))
+    providers.ask(kind, *ask_chat(model, temperature=0.5, top_p=0.9))
     if kind not in ("mistral", "deepseek"):  # some Chat servers take it from their own clients: there it is learned
-        street.ask(kind, *ask_chat(model, tools=[], tool_choice="auto"))
+        providers.ask(kind, *ask_chat(model, tools=[], tool_choice="auto"))
     echoed: dict[str, Any] = {"role": "assistant", "content": "x", "annotations": [], "refusal": None, "audio": None}
-    street.ask(kind, *ask_chat(model, messages=[*TURN, echoed, *TURN]))
+    providers.ask(kind, *ask_chat(model, messages=[*TURN, echoed, *TURN]))
     result = {"role": "tool", "tool_call_id": "abcdefghi", "content": "r"}
-    street.ask(kind, *ask_chat(model, messages=[*CALLED, result, *TURN], tools=[TOOL]))
+    providers.ask(kind, *ask_chat(model, messages=[*CALLED, result, *TURN], tools=[TOOL]))
     failed = [
         {"role": "user", "content": "q"},
         {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "w", "input": {}}]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "is_error": True}]},
     ]
     tools = [{"name": "w", "input_schema": {"type": "object"}}]
-    street.ask(kind, *ask_anthropic(model, messages=failed, tools=tools))
+    providers.ask(kind, *ask_anthropic(model, messages=failed, tools=tools))
 
 
 @pytest.mark.parametrize(("kind", "model"), ALL, ids=[model for _, model in ALL])
-def test_a_second_result_for_one_call_reaches_the_model(kind: str, model: str, street: Street) -> None:
+def test_a_second_result_for_one_call_reaches_the_model(kind: str, model: str, providers: StrictProviders) -> None:
     results = [{"role": "tool", "tool_call_id": "abcdefghi", "content": words} for words in ("sun", "rain")]
-    sent = json.dumps(street.ask(kind, *ask_chat(model, messages=[*CALLED, *results], tools=[TOOL])))
+    sent = json.dumps(providers.ask(kind, *ask_chat(model, messages=[*CALLED, *results], tools=[TOOL])))
     assert "sun" in sent
     assert "rain" in sent
 
@@ -169,11 +173,11 @@ SAFE = base64.urlsafe_b64encode(PNG).decode()
     ids=["safe", "bare", "cut", "blank"],
 )
 @pytest.mark.parametrize("key", ["inlineData", "inline_data"])
-def test_googles_base64_reaches_others_in_the_usual_alphabet(key: str, data: str, street: Street) -> None:
+def test_googles_base64_reaches_others_in_the_usual_alphabet(key: str, data: str, providers: StrictProviders) -> None:
     """google-genai for Python writes the URL-safe alphabet."""
     part = {key: {"mimeType" if key == "inlineData" else "mime_type": "image/png", "data": data}}
     body = {"contents": [{"role": "user", "parts": [part, {"text": "x"}]}]}
-    sent = street.ask("openai", "/v1beta/models/gpt-4o:generateContent", body)
+    sent = providers.ask("openai", "/v1beta/models/gpt-4o:generateContent", body)
     assert sent["messages"][0]["content"][0]["image_url"]["url"] == f"data:image/png;base64,{PLAIN}"
 
 
@@ -228,10 +232,10 @@ def test_a_strict_client_of_codex_is_not_refused_for_its_groups_of_tools() -> No
         assert [tool["function"]["name"] for tool in json.loads(line.seen[0].body)["tools"]] == ["clock__sleep"]
 
 
-def test_an_assistants_turn_is_an_item_that_says_its_type(street: Street) -> None:
+def test_an_assistants_turn_is_an_item_that_says_its_type(providers: StrictProviders) -> None:
     """llama.cpp refuses any other: "Cannot determine type of 'item'"."""
     turns = [*TURN, {"role": "assistant", "content": "yes"}, *TURN]
-    sent = street.ask("openai", *ask_chat("gpt-5.5", messages=turns))
+    sent = providers.ask("openai", *ask_chat("gpt-5.5", messages=turns))
     assert sent["input"][1]["type"] == "message"
 
 

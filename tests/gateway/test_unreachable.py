@@ -25,8 +25,8 @@ from dragoman.upstream import transport
 from dragoman.upstream.http import dial
 from dragoman.upstream.http.dial import Resolver
 from dragoman.upstream.spec import Timeouts, Upstream
-from tests.gateway.held_time import held_time
 from tests.gateway.house import CANARY, House, Loop, Script, Seen, faultline, open_house, reset, say, stream, upstream
+from tests.gateway.skipped_pauses import held_time
 from tests.gateway.test_faults import DONE, GOOD, WHOLE, ask, chunk, dice, hang_up, together
 from tests.waiting import NEVER_S, until, wait_until
 

@@ -20,7 +20,7 @@ from dragoman.notes import Notes
 from dragoman.upstream import retry
 from dragoman.wire import WireReply
 from tests.gateway.house import Faultline, House, Script, faultline, open_house, say, upstream
-from tests.gateway.test_bent import DOORS
+from tests.gateway.test_damaged_requests import DOORS
 from tests.gateway.web import Got, post
 
 DIALECTS = tuple(DOORS)
@@ -54,7 +54,7 @@ def document(dialect: str, way: str = "compact") -> bytes:
 
 
 @dataclass
-class Street:
+class StrictProviders:
     """A gateway in front of one server of each dialect."""
 
     house: House
@@ -71,11 +71,11 @@ class Street:
 
 
 @pytest.fixture(scope="module")
-def street() -> Iterator[Street]:
+def providers() -> Iterator[StrictProviders]:
     with ExitStack() as open_things:
         lines = {server: open_things.enter_context(faultline(say(500, b""))) for server in DIALECTS}
         upstreams = [upstream(server, server, line.url) for server, line in lines.items()]
-        yield Street(open_things.enter_context(open_house(*upstreams)), lines)
+        yield StrictProviders(open_things.enter_context(open_house(*upstreams)), lines)
 
 
 def read(client: str, data: bytes) -> Reply:
@@ -99,53 +99,53 @@ def assert_same(reply: Reply) -> None:
 
 
 @pytest.mark.parametrize(("server", "client"), PAIRS)
-def test_a_document_becomes_a_stream_in_every_pair(server: str, client: str, street: Street) -> None:
+def test_a_document_becomes_a_stream_in_every_pair(server: str, client: str, providers: StrictProviders) -> None:
     for kind, way in [*zip(KINDS, WAYS, strict=True), ("", "indented"), ("application/json", "pretty")]:
-        got = street.ask(server, client, say(200, document(server, way), kind))
+        got = providers.ask(server, client, say(200, document(server, way), kind))
         assert got.status == 200, (kind, way, got.text)
         assert got.headers["content-type"].partition(";")[0] == find_dialect(client).media_type
         assert_same(read(client, got.body))
 
 
 @pytest.mark.parametrize(("server", "client"), PAIRS)
-def test_a_stream_becomes_a_document_in_every_pair(server: str, client: str, street: Street) -> None:
+def test_a_stream_becomes_a_document_in_every_pair(server: str, client: str, providers: StrictProviders) -> None:
     encoder = find_dialect(server).stream_encoder(Notes())
     data = encoder.feed(unfold(SAID)) + encoder.close()
     for kind in KINDS:
-        got = street.ask(server, client, say(200, data, kind), stream=False)
+        got = providers.ask(server, client, say(200, data, kind), stream=False)
         assert got.status == 200, got.text
         assert got.headers["content-type"] == "application/json"
         assert_same(find_dialect(client).decode_reply(WireReply(body=got.json), Notes()))
 
 
 @pytest.mark.parametrize("query", ["", "?alt=sse"])
-def test_a_gemini_stream_has_the_form_its_client_asked_for(query: str, street: Street) -> None:
+def test_a_gemini_stream_has_the_form_its_client_asked_for(query: str, providers: StrictProviders) -> None:
     """Also when the upstream sends the other one."""
     array = b"[" + document("gemini") + b"]"
     sse = b"data: " + document("gemini") + b"\r\n\r\n"
     for data in (array, sse):
-        got = street.ask("gemini", "gemini", say(200, data), query=query)
+        got = providers.ask("gemini", "gemini", say(200, data), query=query)
         assert got.body.startswith(b"data: " if query else b"[")
         assert query or isinstance(got.json, list)
         assert_same(read("gemini", got.body))
 
 
 @pytest.mark.parametrize("server", DIALECTS)
-def test_a_gemini_client_that_wants_an_array_gets_one(server: str, street: Street) -> None:
-    got = street.ask(server, "gemini", say(200, document(server)), query="")
+def test_a_gemini_client_that_wants_an_array_gets_one(server: str, providers: StrictProviders) -> None:
+    got = providers.ask(server, "gemini", say(200, document(server)), query="")
     assert isinstance(got.json, list)
     assert_same(read("gemini", got.body))
 
 
 @pytest.mark.parametrize(("server", "client"), PAIRS)
 def test_an_error_under_status_200_is_an_error(
-    server: str, client: str, street: Street, monkeypatch: pytest.MonkeyPatch
+    server: str, client: str, providers: StrictProviders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the first word an error is a status, whatever the upstream called it."""
     monkeypatch.setattr(retry, "BASE_S", 0.0)
     failure = Failure(kind="invalid_request", status=400, message="no such thing as this")
     body = dump_json(find_dialect(server).encode_failure(failure).body)
     for kind, stream in product(KINDS, (True, False)):
-        got = street.ask(server, client, say(200, body, kind), stream=stream)
+        got = providers.ask(server, client, say(200, body, kind), stream=stream)
         assert got.status >= 400, (kind, got.text)
         assert "no such thing as this" in got.text

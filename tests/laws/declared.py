@@ -36,7 +36,7 @@ QUIET = (
     Quiet("/modalities", (["text"],), "text is what is answered unasked"),
     Quiet("/stop", ([],), "nothing to stop at"),
     Quiet("/metadata", ({},), "nothing is filed"),
-    Quiet("/stream", (False,), "a whole answer is what is given unasked; test_quiet.py holds Ollama to it"),
+    Quiet("/stream", (False,), "a whole answer is what is given unasked; test_unnoted_values.py holds Ollama to it"),
     Quiet("/store", (False,), "a server that cannot store keeps the wish"),
     Quiet("/parallel_calls", (True,), "several calls are allowed unasked"),
     Quiet("/tool_choice", ({"mode": "auto"},), "the model chooses unasked"),

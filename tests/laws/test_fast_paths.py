@@ -27,8 +27,8 @@ from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.notes import Notes
 from dragoman.wire import WireRequest
-from tests.laws import strategies, wide
-from tests.laws.bending import bend, bend_stream
+from tests.laws import odd_values, strategies
+from tests.laws.damage import bend, bend_stream
 from tests.laws.fast_paths import IN_OTHER_BYTES, Mutant, broken, find_mutants, names, without
 from tests.laws.near_misses import bent_requests, usual_request
 from tests.laws.probes import PATHS, Try, outcome, probes, show, through, tries_of
@@ -139,8 +139,8 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "responses run": (),
     "plain reply": (),  # test_plain_replies.py
     "plain request": (),  # test_plain_requests.py
-    "known head": (),  # test_known_head.py
-    "judged head": (),  # test_known_head.py
+    "known head": (),  # test_repeated_heads.py
+    "judged head": (),  # test_repeated_heads.py
 }
 
 
@@ -202,7 +202,7 @@ SERVERS = ("openai/o3", "anthropic/claude-opus-5-5", "gemini/gemini-3-pro", "xai
 
 
 @often
-@given(request_=strategies.requests | wide.requests)
+@given(request_=strategies.requests | odd_values.requests)
 def test_a_generated_request_is_written_alike(request_: Request) -> None:
     body = dump_json(request_)
     asked = read_request("canonical", body)
@@ -217,7 +217,7 @@ def write_request(body: bytes, to: str, mend: bool) -> object:
 
 
 @often
-@given(reply=strategies.replies() | wide.replies())
+@given(reply=strategies.replies() | odd_values.replies())
 def test_a_generated_reply_is_written_alike(reply: Reply) -> None:
     body, events = dump_json(reply), [dump_json(event) + b"\n" for event in unfold(reply)]
     tries: list[Try] = [partial(through, events, "canonical", name) for name in DIALECTS]

@@ -17,18 +17,18 @@ from dragoman.model.messages import Reasoning, Seal, Text, ToolCall
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.notes import Notes
-from tests.laws import strategies, wide
+from tests.laws import odd_values, strategies
 from tests.laws.compare import differences
 from tests.laws.round_trip import ANSWERED, ASKED, reply_differences, request_differences, stream_differences, through
 
 # The odd values take long to draw and find something new only where the examples are new.
 WILD = os.environ.get("HYPOTHESIS") == "wild"
-requests = strategies.requests | wide.requests if WILD else strategies.requests
+requests = strategies.requests | odd_values.requests if WILD else strategies.requests
 
 
 def replies(max_choices: int = 2) -> st.SearchStrategy[Reply]:
     usual = strategies.replies(max_choices)
-    return usual | wide.replies(max_choices) if WILD else usual
+    return usual | odd_values.replies(max_choices) if WILD else usual
 
 
 often = settings(

@@ -14,7 +14,7 @@ from dragoman.known_turns.tools import LEAST_BYTES, KnownTools
 from dragoman.model.request import Request
 from dragoman.notes import Notes
 from dragoman.wire import WireRequest
-from tests.laws.bending import bend_at, every_bend
+from tests.laws.damage import bend_at, every_bend
 from tests.laws.near_misses import usual_request
 from tests.recorded import cases, needs_corpus
 

@@ -43,7 +43,7 @@ from dragoman.upstream.render import render
 from dragoman.upstream.spec import Target, Upstream
 from dragoman.upstream.upstream_state import UpstreamState
 from tests.examples import examples
-from tests.laws import strategies, wide
+from tests.laws import odd_values, strategies
 from tests.laws.snapshot.ways import DIALECTS, headers_of, path_of, read_request, talks
 from tests.passes.test_prepare import requests as odd_requests
 from tests.recorded import Case, needs_corpus
@@ -130,7 +130,7 @@ def test_the_gateway_writes_what_a_conversion_writes(source: str, to: str) -> No
 
 @pytest.mark.parametrize("to", DIALECTS)
 @settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
-@given(request_=strategies.requests | wide.requests | odd_requests())
+@given(request_=strategies.requests | odd_values.requests | odd_requests())
 def test_the_gateway_writes_what_a_conversion_writes_for_any_conversation(to: str, request_: Request) -> None:
     asked = ClientRequest(
         dialect=find_dialect("canonical"),
@@ -230,7 +230,7 @@ def test_the_client_and_verify_write_what_a_conversion_writes(
 
 @pytest.mark.parametrize("to", DIALECTS)
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
-@given(request_=strategies.requests | wide.requests | odd_requests())
+@given(request_=strategies.requests | odd_values.requests | odd_requests())
 def test_after_the_passes_an_encoder_leaves_out_no_turn_and_no_part(to: str, request_: Request) -> None:
     """An empty turn is refused, and its neighbours meet: so a pass leaves it out, never an encoder.
 

@@ -14,7 +14,7 @@ from dragoman.model.messages import Text
 from dragoman.notes import Notes
 from dragoman.reasoning_state.carry import has_state
 from dragoman.upstream.read_reply import decode_whole
-from tests.laws.bending import bend_at, every_bend
+from tests.laws.damage import bend_at, every_bend
 from tests.laws.near_misses import bent_replies
 from tests.recorded import cases, needs_corpus
 

@@ -14,7 +14,7 @@ from dragoman.gateway.config.settings import RequestLimits
 from dragoman.jsontypes import dump_json
 from dragoman.notes import Notes
 from dragoman.wire import WireRequest
-from tests.laws.bending import bend_at, every_bend
+from tests.laws.damage import bend_at, every_bend
 from tests.laws.near_misses import bent_requests, doubled_bodies
 from tests.recorded import cases, needs_corpus
 

@@ -22,7 +22,7 @@ from dragoman.model.reply import Reply
 from dragoman.notes import Notes
 from dragoman.wire import WireReply
 from tests.gateway.house import House, open_house, upstream
-from tests.mcp.puppet import puppet
+from tests.mcp.misbehaving_model import misbehaving_model
 from tests.mcp.servers import bad, gone, listening, spec, time_server
 from tests.mcp.web_server import mcp, site
 from tests.waiting import NEVER_S, wait_until
@@ -500,7 +500,10 @@ def test_a_broken_registry_is_reported_and_kept(tmp_path: Path) -> None:
 def test_an_answer_that_has_to_be_json_is_json(show: str, stream: bool, tmp_path: Path) -> None:
     """What the model says before its call would make it none."""
     servers = {"fine": bad("fine")}
-    with puppet() as model, open_house(model.upstream(), mcp=McpSettings(folder=tmp_path, servers=servers)) as house:
+    with (
+        misbehaving_model() as model,
+        open_house(model.upstream(), mcp=McpSettings(folder=tmp_path, servers=servers)) as house,
+    ):
         form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object", "properties": {}}}}
         body = chat("go", stream) | {"model": "once", "response_format": form}
         headers = {"x-dragoman-mcp": "fine", "x-dragoman-mcp-show": show}
@@ -515,7 +518,10 @@ def test_an_answer_that_has_to_be_json_is_json(show: str, stream: bool, tmp_path
 )
 def test_a_loss_that_is_refused_is_the_client_s_fault_in_a_loop_too(headers: dict[str, str], tmp_path: Path) -> None:
     servers = {"fine": bad("fine")}
-    with puppet() as model, open_house(model.upstream(), mcp=McpSettings(folder=tmp_path, servers=servers)) as house:
+    with (
+        misbehaving_model() as model,
+        open_house(model.upstream(), mcp=McpSettings(folder=tmp_path, servers=servers)) as house,
+    ):
         body = chat("go", False) | {"model": "once", "max_tokens": 100, "top_k": 5}
         status, _, data = ask(house, "/v1/messages", body, {**headers, "x-dragoman-refuse": "dropped"})
         assert (status, json.loads(data)["error"]["type"]) == (400, "invalid_request_error")

@@ -18,7 +18,7 @@ from dragoman.gateway.config.mcp import McpSettings, McpTable
 from dragoman.mcp.spec import OAuth, ServerSpec
 from dragoman.model.messages import Reasoning, Text
 from tests.gateway.house import House, open_house
-from tests.mcp.puppet import Puppet, puppet
+from tests.mcp.misbehaving_model import MisbehavingModel, misbehaving_model
 from tests.mcp.servers import bad, words
 from tests.mcp.test_doors import DOORS, ask, chat, read
 
@@ -50,8 +50,8 @@ def names(cases: list[Case]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def model() -> Iterator[Puppet]:
-    with puppet() as made:
+def model() -> Iterator[MisbehavingModel]:
+    with misbehaving_model() as made:
         yield made
 
 
@@ -62,7 +62,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 
 @pytest.fixture(scope="module")
-def house(case: Case, model: Puppet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def house(case: Case, model: MisbehavingModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     folder = tmp_path_factory.mktemp("limits")
     prices = {"*": PRICE} if case.limits.price is not None else {}
     settings = McpSettings(folder=folder, servers={"fine": bad("fine")}, limits=case.limits, prices=prices)
@@ -75,7 +75,7 @@ def house(case: Case, model: Puppet, tmp_path_factory: pytest.TempPathFactory) -
     ("door", "stream"), [*((door, True) for door in DOORS), ("openai_chat", False), ("gemini", False)]
 )
 def test_a_limit_ends_the_loop_with_the_answer_so_far_and_its_name(
-    house: House, model: Puppet, case: Case, door: str, stream: bool
+    house: House, model: MisbehavingModel, case: Case, door: str, stream: bool
 ) -> None:
     model.asked.clear()
     path, body = DOORS[door]("go on for ever", stream)
@@ -103,7 +103,7 @@ def find_story(data: bytes) -> dict[str, Any]:
     return story
 
 
-def test_the_library_stops_at_the_same_limits(case: Case, model: Puppet) -> None:
+def test_the_library_stops_at_the_same_limits(case: Case, model: MisbehavingModel) -> None:
     def work(turn: int = 0, number: int = 0) -> str:
         return "done"
 
@@ -121,7 +121,7 @@ def test_the_library_stops_at_the_same_limits(case: Case, model: Puppet) -> None
         assert (stopped.turns, stopped.calls) == (case.turns, case.calls)
 
 
-def test_each_step_of_the_library_has_the_notes_of_its_turn(model: Puppet) -> None:
+def test_each_step_of_the_library_has_the_notes_of_its_turn(model: MisbehavingModel) -> None:
     def work() -> str:
         return "done"
 
@@ -148,7 +148,7 @@ def test_each_step_of_the_library_has_the_notes_of_its_turn(model: Puppet) -> No
     ],
 )
 def test_a_call_that_takes_too_long_or_says_too_much_is_cut_and_the_loop_goes_on(
-    server: str, limits: Limits, said: str, stream: bool, model: Puppet, tmp_path: Path
+    server: str, limits: Limits, said: str, stream: bool, model: MisbehavingModel, tmp_path: Path
 ) -> None:
     servers = {"hang_call": bad("hang_call"), "big": bad("big", "300000")}
     model.asked.clear()
@@ -162,7 +162,7 @@ def test_a_call_that_takes_too_long_or_says_too_much_is_cut_and_the_loop_goes_on
     assert find_story(data)["stop"] == "done"
 
 
-def test_the_library_cuts_them_too(model: Puppet) -> None:
+def test_the_library_cuts_them_too(model: MisbehavingModel) -> None:
     async def slow() -> str:
         await asyncio.sleep(3600)
         return ""
@@ -183,7 +183,7 @@ def test_the_library_cuts_them_too(model: Puppet) -> None:
 # ---------------------------------------------------------------- the configuration
 
 
-def test_a_cost_without_a_price_of_the_model_spends_nothing(model: Puppet, tmp_path: Path) -> None:
+def test_a_cost_without_a_price_of_the_model_spends_nothing(model: MisbehavingModel, tmp_path: Path) -> None:
     settings = McpSettings(
         folder=tmp_path, servers={"fine": bad("fine")}, limits=Limits(cost=1.0), prices={"other": PRICE}
     )

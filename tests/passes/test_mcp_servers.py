@@ -9,7 +9,7 @@ from dragoman.model.request import Request, ServerTool, Tool
 from dragoman.notes import Notes
 from dragoman.passes.prepare import legalise
 from dragoman.upstream.profiles import profile_for
-from tests.passes.talk import user
+from tests.passes.short_forms import user
 
 URL = "https://mcp.example/mcp"
 LISTED = {"type": "url", "name": "git", "url": URL}

@@ -12,7 +12,7 @@ from dragoman.passes import pairing
 from dragoman.passes.pairing import INTERRUPTED
 from dragoman.passes.profile import Profile
 from tests.examples import examples
-from tests.passes.talk import assistant, call, parts_of, result, system, talk, user
+from tests.passes.short_forms import assistant, call, parts_of, result, system, talk, user
 
 
 def pair_calls(request: Request, notes: Notes, *, mend: bool = False, ordered: bool = True) -> Request:

@@ -10,7 +10,7 @@ from dragoman.model.request import CustomTool, OutputFormat, Request, ServerTool
 from dragoman.notes import Notes
 from dragoman.passes.prepare import legalise
 from dragoman.passes.profile import Feature, MediaForms, Policy, Profile
-from tests.passes.talk import assistant, talk, tool, user
+from tests.passes.short_forms import assistant, talk, tool, user
 
 EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
 TOOLS = (tool("look", EMPTY), tool("see", EMPTY))

@@ -203,7 +203,7 @@ def test_the_same_history_gives_the_same_request(request: Request, target: tuple
 
 @pytest.mark.parametrize("mend", [False, True])
 def test_case_142_a_repair_reads_the_same_when_the_conversation_has_grown(mend: bool) -> None:
-    from tests.passes.talk import assistant, call, result, talk, user
+    from tests.passes.short_forms import assistant, call, result, talk, user
 
     history = talk(
         user("q"),

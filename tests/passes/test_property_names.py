@@ -21,7 +21,7 @@ from dragoman.passes.rename import is_legal, rename_keys
 from dragoman.passes.schema_targets import LANGUAGES
 from dragoman.passes.schemas import adapt_schema
 from dragoman.upstream.profiles import profile_for
-from tests.passes.talk import assistant, call, parts_of, result, talk, tool, user
+from tests.passes.short_forms import assistant, call, parts_of, result, talk, tool, user
 from tests.passes.wires import complain, write
 
 SCHEMA: dict[str, Any] = {

@@ -16,7 +16,7 @@ from dragoman.notes import Notes
 from dragoman.passes.profile import Spelling
 from dragoman.passes.rename import alias_of, rename, undo_reply_names
 from tests.examples import examples
-from tests.passes.talk import assistant, call, parts_of, result, talk, tool, user
+from tests.passes.short_forms import assistant, call, parts_of, result, talk, tool, user
 
 OPENAI = Spelling()
 ANTHROPIC = Spelling(longest=128)

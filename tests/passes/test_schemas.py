@@ -12,7 +12,7 @@ from dragoman.passes.profile import Profile
 from dragoman.passes.schema_targets import LANGUAGES, META
 from dragoman.passes.schemas import adapt_schema, adapt_schemas
 from tests.examples import examples
-from tests.passes.talk import talk, tool, user
+from tests.passes.short_forms import talk, tool, user
 
 
 def obj(**properties: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dragoman.passes.prepare import legalise
 from dragoman.passes.profile import Profile
 from dragoman.passes.server_history import LONGEST, tell_part, tell_server_history
 from tests.examples import examples
-from tests.passes.talk import assistant, call, parts_of, result, talk, user
+from tests.passes.short_forms import assistant, call, parts_of, result, talk, user
 from tests.recorded import cases, needs_corpus
 
 SECRET = "Z" * 50

@@ -17,7 +17,7 @@ from dragoman.passes.reasoning import is_readable
 from dragoman.passes.thinking import fit_thinking
 from dragoman.upstream.profiles import profile_for
 from dragoman.wire import WireRequest
-from tests.passes.talk import assistant, parts_of, talk, user
+from tests.passes.short_forms import assistant, parts_of, talk, user
 from tests.passes.wires import write
 
 Said = tuple[str | None, str | None, int | None]  # mode, effort, budget

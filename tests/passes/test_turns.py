@@ -8,7 +8,7 @@ from dragoman.model.messages import Message, Text, ToolCall
 from dragoman.notes import Notes
 from dragoman.passes.profile import Profile
 from dragoman.passes.turns import join_apart, join_calls, join_turns
-from tests.passes.talk import talk, user
+from tests.passes.short_forms import talk, user
 
 NAMED = {
     "model": "m",

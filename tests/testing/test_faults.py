@@ -23,7 +23,7 @@ from dragoman.model.reply import Reply
 from dragoman.notes import Notes
 from dragoman.testing import Provider, faults
 from dragoman.wire import WireReply
-from tests.testing.asking import Answer, Scripted, ask
+from tests.testing.sample_requests import Answer, Scripted, ask
 from tests.waiting import NEVER_S, wait_until
 
 KINDS = {"openai_chat": "openai", "openai_responses": "openai", "anthropic": "anthropic", "gemini": "gemini"} | {

@@ -8,8 +8,8 @@ from dragoman.model.reply import Reply
 from dragoman.model.request import OutputFormat, ReasoningSetting, Request, Tool, ToolChoice
 from dragoman.testing import Provider
 from dragoman.upstream.profiles import load_rows
-from tests.passes.talk import assistant, call, developer, result, system, talk, user
-from tests.testing.asking import Scripted, hear, send
+from tests.passes.short_forms import assistant, call, developer, result, system, talk, user
+from tests.testing.sample_requests import Scripted, hear, send
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = Tool(name="get_weather", description="The weather of a city", parameters=CITY)

@@ -12,7 +12,7 @@ from google import genai
 from google.genai import types
 
 from dragoman.testing import faults
-from tests.testing.asking import Scripted
+from tests.testing.sample_requests import Scripted
 
 SCHEMA: Any = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 FUNCTION: Any = {

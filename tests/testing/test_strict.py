@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dragoman.testing import Provider
-from tests.testing.asking import Answer, Scripted, ask
+from tests.testing.sample_requests import Answer, Scripted, ask
 
 USER = {"role": "user", "content": "hi"}
 FUNCTION = {"name": "f", "parameters": {"type": "object", "properties": {}}}

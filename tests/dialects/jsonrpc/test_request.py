@@ -11,7 +11,7 @@ from dragoman.model.messages import Image, Message, Part, Seal, Text, ToolCall, 
 from dragoman.model.request import OutputFormat, Request, Tool, ToolChoice
 from dragoman.notes import Notes
 from dragoman.wire import WireRequest
-from tests.laws.bending import bend_at, every_bend
+from tests.laws.damage import bend_at, every_bend
 
 
 def decode(**params: Any) -> Request:

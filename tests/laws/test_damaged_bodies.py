@@ -17,7 +17,7 @@ import pytest
 import dragoman
 from dragoman.dialects import NAMES
 from dragoman.errors import DecodeError, DragomanError, pointer
-from tests.laws.bending import bend, bend_at, bend_line, bend_stream, every_bend, every_stream_bend
+from tests.laws.damage import bend, bend_at, bend_line, bend_stream, every_bend, every_stream_bend
 from tests.recorded import cases, needs_corpus
 
 EXAMPLES = int(os.environ.get("DRAGOMAN_EXAMPLES", "60"))

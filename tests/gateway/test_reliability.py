@@ -30,8 +30,8 @@ from dragoman.testing import Provider, faults, serve
 from dragoman.upstream.keys import Secret
 from dragoman.upstream.spec import Timeouts
 from tests.cli.test_serve import environment, serving
-from tests.gateway.held_time import held_time
 from tests.gateway.house import CANARY, House, Seen, faultline, open_house, say, stream, upstream
+from tests.gateway.skipped_pauses import held_time
 from tests.gateway.test_faults import ASK, DONE, GOOD, ask, chunk, dice, together
 from tests.gateway.test_restarts import accepts, port_of
 from tests.gateway.web import Got, head_of, post

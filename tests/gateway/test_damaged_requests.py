@@ -11,7 +11,7 @@ from dragoman.model.events import Event
 from dragoman.model.request import Request
 from tests.gateway.house import open_house
 from tests.gateway.web import Got, post
-from tests.laws.bending import bend
+from tests.laws.damage import bend
 from tests.recorded import cases, needs_corpus
 
 EXAMPLES = 60

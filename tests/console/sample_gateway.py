@@ -65,7 +65,7 @@ fast = "far-model"
 
 
 @dataclass
-class Scene:
+class SampleGateway:
     house: House
     admin: str  # an admin key
     key: str  # of a client
@@ -82,7 +82,7 @@ class Scene:
 
 
 @contextmanager
-def open_scene(folder: Path) -> Iterator[Scene]:
+def open_sample_gateway(folder: Path) -> Iterator[SampleGateway]:
     """Three providers, of which one always fails, so that the alias `safe` needs its fallback."""
     with ExitStack() as stack:
         store = SqliteKeyStore(folder / "keys.db")
@@ -109,7 +109,7 @@ def open_scene(folder: Path) -> Iterator[Scene]:
         house.gateway.open_verifier = LiveVerifier
         house.gateway.remember_config("start")
         let_apply(house, file, folder)
-        yield Scene(house, admin, key, file)
+        yield SampleGateway(house, admin, key, file)
 
 
 def let_apply(house: House, file: Path, folder: Path) -> None:

@@ -24,7 +24,7 @@ def calls_of(model: str, turn: int) -> list[dict[str, Any]]:
     return [{"arguments": json.dumps(arguments)} for arguments in said]
 
 
-class Puppet:
+class MisbehavingModel:
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
         puppet = self
@@ -78,8 +78,8 @@ class Puppet:
 
 
 @contextmanager
-def puppet() -> Iterator[Puppet]:
-    made = Puppet()
+def misbehaving_model() -> Iterator[MisbehavingModel]:
+    made = MisbehavingModel()
     try:
         yield made
     finally:

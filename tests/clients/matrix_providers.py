@@ -56,7 +56,7 @@ UPSTREAMS = {
 
 
 @dataclass
-class Stage:
+class MatrixProviders:
     house: House
     providers: dict[tuple[str, str], Provider]  # by dialect and role
 
@@ -78,7 +78,7 @@ BUSY = faults.failing(429, REFUSED, headers={"retry-after": "99"})  # too long t
 
 
 @contextmanager
-def open_stage() -> Iterator[Stage]:
+def serve_matrix_providers() -> Iterator[MatrixProviders]:
     """Each model is known by an alias, so that its name does not tell a client what stands behind it."""
     with ExitStack() as stack:
         providers, specs, aliases = {}, [], {}
@@ -91,7 +91,7 @@ def open_stage() -> Iterator[Stage]:
             providers[dialect, role] = provider
             specs.append(upstream(name, dialect, provider.base_url, kind=kind, models=(model,)))
             aliases[name] = (f"{name}/{model}",)
-        yield Stage(stack.enter_context(open_house(*specs, aliases=aliases)), providers)
+        yield MatrixProviders(stack.enter_context(open_house(*specs, aliases=aliases)), providers)
 
 
 def play(request: Request, dialect: str) -> Reply | list[Event] | bytes:

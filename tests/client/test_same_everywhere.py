@@ -13,7 +13,7 @@ import dragoman
 from dragoman.agent import CallFinished, CallStarted, Limits, Stopped
 from dragoman.client import Answer, AsyncClient, Client, RunAnswer, StreamEvent
 from dragoman.testing import Provider, faults, serve
-from tests.client.rooms import DIALECTS, PATIENT, ROOMS
+from tests.client.scripted_clients import DIALECTS, PATIENT, ROOMS
 from tests.client.test_providers import PNG, City, get_current_time, get_weather
 from tests.gateway.house import CANARY, Loop, open_house, upstream
 from tests.waiting import NEVER_S, wait_until
@@ -100,7 +100,7 @@ async def gather(items: AsyncIterator[Any]) -> list[Any]:
 
 
 @dataclass
-class Scene:
+class SampleGateway:
     ask: Plain
     provider: Provider
     model: str
@@ -109,7 +109,7 @@ class Scene:
 
 
 @contextmanager
-def scene(name: str, way: str) -> Iterator[Scene]:
+def scene(name: str, way: str) -> Iterator[SampleGateway]:
     kind, model = ROOMS[name]
     with ExitStack() as stack:
         provider = stack.enter_context(serve(kind, key=CANARY))
@@ -121,13 +121,13 @@ def scene(name: str, way: str) -> Iterator[Scene]:
             said |= {"provider": kind, "api_key": CANARY, "base_url": provider.base_url, "timeouts": PATIENT}
         ask = Awaited(AsyncClient(**said)) if way.endswith("await") else Plain(Client(**said))
         stack.callback(ask.close)
-        yield Scene(ask, provider, model, name, way.startswith("gateway"))
+        yield SampleGateway(ask, provider, model, name, way.startswith("gateway"))
 
 
 # ---------------------------------------------------------------- what is the same for everybody
 
 
-def one_answer(at: Scene) -> None:
+def one_answer(at: SampleGateway) -> None:
     answer = at.ask.chat(at.model, "say pong", system="Be short.")
     assert (answer.text, answer.finish, answer.calls, str(answer)) == ("pong", "stop", (), "pong")
     assert answer.usage.output == 1
@@ -136,14 +136,14 @@ def one_answer(at: Scene) -> None:
     assert [note for note in answer.notes if note.kind == "dropped"] == []
 
 
-def a_stream(at: Scene) -> None:
+def a_stream(at: SampleGateway) -> None:
     heard, answer = at.ask.hear(at.model, "count to 5")
     whole = at.ask.chat(at.model, "count to 5")
     assert "".join(event.text for event in heard) == answer.text == whole.text == "1 2 3 4 5"
     assert (answer.finish, answer.usage.output) == (whole.finish, whole.usage.output) == ("stop", 5)
 
 
-def a_call(at: Scene) -> None:
+def a_call(at: SampleGateway) -> None:
     said = "What is the weather in Oslo?"
     answer = at.ask.chat(at.model, said, tools=[get_weather])
     heard, streamed = at.ask.hear(at.model, said, tools=[get_weather])
@@ -155,7 +155,7 @@ def a_call(at: Scene) -> None:
     assert answer.finish == streamed.finish == "tool_call"
 
 
-def a_loop(at: Scene) -> None:
+def a_loop(at: SampleGateway) -> None:
     """Both tools wait for each other: they run at the same time or not at all."""
     together = threading.Barrier(2, timeout=NEVER_S)
 
@@ -177,7 +177,7 @@ def a_loop(at: Scene) -> None:
     assert answer.usage.output is not None
 
 
-def every_step(at: Scene) -> None:
+def every_step(at: SampleGateway) -> None:
     steps = at.ask.steps(at.model, "get_current_time please", tools=[get_current_time])
     kinds = [type(step).__name__ for step in steps]
     assert (kinds.count("CallStarted"), kinds.count("CallFinished")) == (1, 1)
@@ -190,7 +190,7 @@ def every_step(at: Scene) -> None:
     assert (started.call.name, finished.result.failed) == ("get_current_time", None)
 
 
-def limits(at: Scene) -> None:
+def limits(at: SampleGateway) -> None:
     some = at.ask.run(at.model, "get_current_time please", tools=[get_current_time], limits=Limits(turns=1))
     assert (some.stopped, some.calls_run) == ("turns", 0)
     none = at.ask.run(at.model, "get_current_time please", tools=[get_current_time], limits=Limits(calls=0))
@@ -202,7 +202,7 @@ def limits(at: Scene) -> None:
     assert (late.stopped, "took longer" in late.text) == ("done", True)
 
 
-def types(at: Scene) -> None:
+def types(at: SampleGateway) -> None:
     city = at.ask.chat(at.model, "Tell me about 'Oslo' with 7 people", output=City)
     assert city.parsed == City("Oslo", 7)
     numbers = at.ask.chat(at.model, "The numbers 1 2 3", output=list[int])
@@ -213,13 +213,13 @@ def types(at: Scene) -> None:
     assert at.ask.chat(at.model, "'Oslo'", output=schema).parsed["name"]
 
 
-def pictures(at: Scene) -> None:
+def pictures(at: SampleGateway) -> None:
     assert "image" in at.ask.chat(at.model, "What do you see?", images=[PNG]).text
     data = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
     assert "image" in at.ask.chat(at.model, "What do you see?", images=[data]).text
 
 
-def effort(at: Scene) -> None:
+def effort(at: SampleGateway) -> None:
     thought = at.ask.chat(at.model, "hello", effort="high")
     assert thought.finish == "stop"
     assert "thought" not in thought.text
@@ -231,14 +231,14 @@ def effort(at: Scene) -> None:
         assert calm.reasoning == ""
 
 
-def options_and_notes(at: Scene) -> None:
+def options_and_notes(at: SampleGateway) -> None:
     answer = at.ask.chat(at.model, "say pong", options={"stop": ["ong"], "top_k": 5, "top_p": 0.5})
     kept = at.name in ("anthropic", "gemini", "ollama")  # a gateway is asked in the canonical form, which has it
     assert [note.where for note in answer.notes if note.where == "/top_k"] == ([] if kept else ["/top_k"])
     assert answer.text in ("p", "pong")  # reasoning models of OpenAI have no stop sequences
 
 
-def failures(at: Scene) -> None:
+def failures(at: SampleGateway) -> None:
     at.provider.always(faults.too_long())
     with pytest.raises(dragoman.UpstreamError) as caught:
         at.ask.chat(at.model, "hello")
@@ -251,13 +251,13 @@ def failures(at: Scene) -> None:
     assert at.ask.chat(at.model, "say again").text == "again"
 
 
-def leaving(at: Scene) -> None:
+def leaving(at: SampleGateway) -> None:
     at.provider.next(faults.slow(200, 0.01))
     at.ask.leave(at.model, "count to 900")
     wait_until(lambda: at.provider.requests[-1].left)
 
 
-def openai_form(at: Scene) -> None:
+def openai_form(at: SampleGateway) -> None:
     messages = [{"role": "user", "content": "say pong"}]
     made = at.ask.openai(model=at.model, messages=messages)
     assert (made.object, made.choices[0].message.content) == ("chat.completion", "pong")
@@ -277,7 +277,7 @@ def openai_form(at: Scene) -> None:
     assert "clear" in at.ask.openai(model=at.model, messages=told, tools=tools).choices[0].message.content
 
 
-FEATURES: tuple[Callable[[Scene], None], ...] = (
+FEATURES: tuple[Callable[[SampleGateway], None], ...] = (
     one_answer, a_stream, a_call, a_loop, every_step, limits, types, pictures, effort, options_and_notes, failures,
     leaving, openai_form,
 )  # fmt: skip
@@ -309,7 +309,7 @@ def test_every_provider_with_speech_speaks(kind: str, model: str, way: str) -> N
 
 def test_the_demo_model_does_all_of_it_too() -> None:
     with Client(env={}) as client:
-        at = Scene(Plain(client), Provider("openai"), "demo", "anthropic")
+        at = SampleGateway(Plain(client), Provider("openai"), "demo", "anthropic")
         for feature in (one_answer, a_stream, a_call, a_loop, every_step, limits, types, pictures, effort, openai_form):
             feature(at)
         assert at.ask.speak("demo", "hello there")[:4] == b"RIFF"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from tests.waiting import NEVER_S
 
 
-class Wall(socketserver.ThreadingTCPServer):
+class BlockingProxy(socketserver.ThreadingTCPServer):
     daemon_threads = True
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Wall(socketserver.ThreadingTCPServer):
 
 
 class _Refusal(socketserver.StreamRequestHandler):
-    server: Wall
+    server: BlockingProxy
 
     def handle(self) -> None:
         line = self.rfile.readline(2000).decode("latin-1").split(" ")
@@ -30,8 +30,8 @@ class _Refusal(socketserver.StreamRequestHandler):
 
 
 @contextmanager
-def wall() -> Iterator[Wall]:
-    with Wall() as server:
+def blocking_proxy() -> Iterator[BlockingProxy]:
+    with BlockingProxy() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()
         try:

@@ -1,4 +1,4 @@
-"""Odd values the wild laws found a loss in, each by name (tests/laws/wide.py draws them)."""
+"""Odd values the wild laws found a loss in, each by name (tests/laws/odd_values.py draws them)."""
 
 from collections.abc import Callable
 from typing import TypeAlias

@@ -16,7 +16,7 @@ from dragoman.accounts.prices import ModelPrice
 from dragoman.gateway.config.mcp import McpSettings
 from dragoman.gateway.config.teams import TeamSettings
 from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
-from tests.console.scene import AGENT, open_scene
+from tests.console.sample_gateway import AGENT, open_sample_gateway
 from tests.gateway.house import open_house
 from tests.gateway.test_traffic import ROW
 from tests.gateway.web import get, post
@@ -35,7 +35,7 @@ def wait_for(page: Any, fact: str) -> None:
 
 
 def test_a_lossy_request_is_found_opened_and_sent_again_elsewhere(tab: Any, tmp_path: Path) -> None:
-    with open_scene(tmp_path) as scene:
+    with open_sample_gateway(tmp_path) as scene:
         scene.send("lossy")
         scene.send(agent="codex/1.0", model="cloud-model")
         with tab(scene.url) as one:
@@ -81,7 +81,7 @@ def test_the_columns_scroll_together(tab: Any) -> None:
 
 
 def test_a_stream_is_played_frame_by_frame(tab: Any, tmp_path: Path) -> None:
-    with open_scene(tmp_path) as scene:
+    with open_sample_gateway(tmp_path) as scene:
         scene.send("streamed")
         with tab(scene.url) as one:
             page = one.open("xray/streamed")
@@ -103,7 +103,7 @@ def test_a_stream_is_played_frame_by_frame(tab: Any, tmp_path: Path) -> None:
 
 
 def test_attempts_and_their_fallback_are_a_time_line(tab: Any, tmp_path: Path) -> None:
-    with open_scene(tmp_path) as scene:
+    with open_sample_gateway(tmp_path) as scene:
         assert scene.send("fallback", model="safe") == 200
         with tab(scene.url) as one:
             page = one.open("xray/fallback")
@@ -117,7 +117,7 @@ def test_attempts_and_their_fallback_are_a_time_line(tab: Any, tmp_path: Path) -
 
 
 def test_a_request_is_taken_away_as_page_scenario_case_and_curl(tab: Any, tmp_path: Path) -> None:
-    with open_scene(tmp_path) as scene:
+    with open_sample_gateway(tmp_path) as scene:
         scene.send("mine", system=f"keep it secret: {scene.key}")
         with tab(scene.url) as one:
             page = one.open("xray/mine")
@@ -296,7 +296,7 @@ def test_a_text_is_translated_while_it_is_typed(tab: Any) -> None:
 
 
 def test_a_provider_is_verified_and_the_next_run_says_what_changed(tab: Any, tmp_path: Path) -> None:
-    with open_scene(tmp_path) as scene:
+    with open_sample_gateway(tmp_path) as scene:
         scene.send()
         with tab(scene.url) as one:
             page = one.open("providers")
@@ -394,7 +394,7 @@ def test_a_changed_tool_is_compared_approved_and_tried(tab: Any, tmp_path: Path)
 
 
 def test_a_tool_loop_is_a_tree(tab: Any, tmp_path: Path) -> None:
-    with open_scene(tmp_path) as scene:
+    with open_sample_gateway(tmp_path) as scene:
         asked = {"model": "far-model", "messages": [{"role": "user", "content": "Current time in 'Asia/Seoul'?"}]}
         headers = {"authorization": f"Bearer {scene.key}", "x-dragoman-mcp": "time", "x-request-id": "loop"}
         assert post(scene.url, "/v1/chat/completions", asked, headers).status == 200
@@ -412,7 +412,7 @@ def test_a_tool_loop_is_a_tree(tab: Any, tmp_path: Path) -> None:
 
 
 def test_a_broken_configuration_is_refused_in_place_and_a_good_one_can_be_undone(tab: Any, tmp_path: Path) -> None:
-    with open_scene(tmp_path) as scene, tab(scene.url) as one:
+    with open_sample_gateway(tmp_path) as scene, tab(scene.url) as one:
         page = one.open("config")
         one.log_in(scene.admin)
         field = page.get_by_label("dragoman.toml")
@@ -479,7 +479,7 @@ def test_a_key_is_asked_for_and_logging_out_forgets_it(tab: Any, tmp_path: Path)
 
 
 def test_a_read_only_key_finds_no_button_that_changes_something(tab: Any, tmp_path: Path) -> None:
-    with open_scene(tmp_path) as scene:
+    with open_sample_gateway(tmp_path) as scene:
         scene.send("seen")
         store = SqliteKeyStore(tmp_path / "keys.db")
         viewer = store.new("eve", admin=True, grant=Grant(read_only=True))

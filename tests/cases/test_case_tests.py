@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.passes import prepare
 from tests.cases import pages
-from tests.cases.held import (
+from tests.cases.case_tests import (
     TESTS,
     Held,
     all_tests,
@@ -20,7 +20,7 @@ from tests.cases.held import (
     source_of,
     table_rows,
 )
-from tests.passes.test_mutation import WITHOUT
+from tests.passes.test_without_one_pass import WITHOUT
 
 SHARED = TESTS.parent.parent / "shared"
 needs_shared = pytest.mark.skipif(

@@ -9,13 +9,13 @@ from tests.gateway.house import CANARY, House, open_house, upstream
 KINDS = {"openai_chat": "openai", "openai_responses": "openai"}
 
 
-class Street:
+class StrictProviders:
     def __init__(self, house: House, providers: dict[str, Provider]) -> None:
         self.house, self.providers = house, providers
 
 
 @contextmanager
-def open_street(*dialects: str) -> Iterator[Street]:
+def serve_strict_providers(*dialects: str) -> Iterator[StrictProviders]:
     """Each provider has the model `DIALECT-model`."""
     with ExitStack() as stack:
         providers = {name: stack.enter_context(serve(name, key=CANARY)) for name in dialects}
@@ -23,4 +23,4 @@ def open_street(*dialects: str) -> Iterator[Street]:
             upstream(name, name, provider.base_url, kind=KINDS.get(name, name), models=(f"{name}-model",))
             for name, provider in providers.items()
         ]
-        yield Street(stack.enter_context(open_house(*specs)), providers)
+        yield StrictProviders(stack.enter_context(open_house(*specs)), providers)

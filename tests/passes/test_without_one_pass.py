@@ -1,6 +1,6 @@
 """Without one pass, which cases fail? A pass that nothing misses has no case, or no reason to be there.
 
-`python -m tests.passes.test_mutation` prints the table.
+`python -m tests.passes.test_without_one_pass` prints the table.
 """
 
 from collections.abc import Callable
