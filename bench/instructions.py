@@ -19,7 +19,6 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import median
-from types import SimpleNamespace
 from typing import Any
 
 import raw
@@ -137,7 +136,7 @@ def open_ours(loop: asyncio.AbstractEventLoop) -> Near:
     from dragoman.gateway.access.auth import Access
     from dragoman.gateway.access.client_keys import ClientKeys
     from dragoman.gateway.app import App
-    from dragoman.gateway.client_connection import ClientConnection
+    from dragoman.gateway.client_connection import ClientConnection, OpenConnections
     from dragoman.gateway.config.load import load_settings
     from dragoman.gateway.state import Gateway
     from dragoman.gateway.telemetry.log import Log
@@ -158,9 +157,7 @@ def open_ours(loop: asyncio.AbstractEventLoop) -> Near:
 
     transport.Transport._dial = dial  # type: ignore[method-assign]
     app = App(Gateway(load_settings(config, {}), Access(ClientKeys(None, ())), log=Log("json")))
-    state = SimpleNamespace(connections=set(), tasks=set(), total_requests=0)
-    server: Any = SimpleNamespace(loaded_app=app)
-    return Near(loop, ClientConnection(server, state, None, loop))
+    return Near(loop, ClientConnection(app, OpenConnections()))
 
 
 async def serve(case: Case, sides: dict[str, Any], count: int) -> dict[str, float]:

@@ -21,7 +21,6 @@ import time
 from collections import Counter
 from math import inf
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import raw
@@ -101,7 +100,7 @@ def make_answerer() -> None:
 def open_ours(folder: Path, kind: str) -> Any:
     """One client's connection to a gateway that is not there for anybody else."""
     from dragoman.gateway.app import App
-    from dragoman.gateway.client_connection import ClientConnection
+    from dragoman.gateway.client_connection import ClientConnection, OpenConnections
     from dragoman.gateway.process.startup import ServeOptions, make_access, settle
     from dragoman.gateway.state import Gateway
     from dragoman.gateway.telemetry.log import Log
@@ -121,8 +120,7 @@ def open_ours(folder: Path, kind: str) -> Any:
     settings, log = settle(ServeOptions(config=config), env), Log()
     log.to_stderr()
     gateway = Gateway(settings, make_access(settings, env, "127.0.0.1"), log=log)
-    state = SimpleNamespace(connections=set(), tasks=set(), total_requests=0)
-    return ClientConnection(SimpleNamespace(loaded_app=App(gateway)), state, {})  # type: ignore[arg-type]
+    return ClientConnection(App(gateway), OpenConnections())
 
 
 def hold_back() -> None:

@@ -15,7 +15,7 @@ from dragoman.gateway.access.auth import Access
 from dragoman.gateway.access.client_keys import ClientKeys
 from dragoman.gateway.app import App
 from dragoman.gateway.config.settings import Settings
-from dragoman.gateway.process.server import Server, bind, make_server
+from dragoman.gateway.process.server import Server, bind
 from dragoman.gateway.process.startup import is_public
 from dragoman.gateway.state import Gateway
 from dragoman.gateway.stores.keys import KeyStore
@@ -112,18 +112,16 @@ def open_house(*upstreams: Upstream, keys: KeyStore | None = None, **settings: A
 
     async def start() -> tuple[Gateway, Server]:
         gateway = Gateway(config, access, log=Log("json", verbose=True))
-        server = make_server(gateway, App(gateway))
+        server = Server(gateway, App(gateway))
         return gateway, server
 
     gateway, server = loop.run(start())
-    server.main_loop = lambda: until_exit(server)
-    serving = asyncio.run_coroutine_threadsafe(server.serve(sockets=[listener]), loop.loop)
+    serving = asyncio.run_coroutine_threadsafe(server.serve([listener]), loop.loop)
     try:
         wait_until(lambda: serving.exception(0) if serving.done() else server.started, "the gateway's start")
         yield House(gateway, server, f"http://127.0.0.1:{listener.getsockname()[1]}", loop)
     finally:
-        server.should_exit = True
-        server.force_exit = True
+        server.end(at_once=True)
         serving.result(NEVER_S)
         loop.run(hang_up(server))
         loop.run(gateway.close())
@@ -133,16 +131,10 @@ def open_house(*upstreams: Upstream, keys: KeyStore | None = None, **settings: A
 
 async def hang_up(server: Server) -> None:
     """Closes the idle connections that a browser keeps."""
-    for connection in list(server.server_state.connections):
+    for connection in list(server.open.connections):
         if (transport := getattr(connection, "transport", None)) is not None:
             transport.abort()
     await asyncio.sleep(0)
-
-
-async def until_exit(server: Server) -> None:
-    """uvicorn looks every tenth of a second whether it should end. Hundreds of gateways end in one run of the tests."""
-    while not server.should_exit:
-        await asyncio.sleep(0.01)
 
 
 # ---------------------------------------------------------------- a byte-exact upstream

@@ -120,7 +120,7 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_leaves_nothing(house: Ho
         client.sendall(head_of(CHAT, ASK) + ASK[:10])
         wait_until(lambda: house.gateway.metrics.running == 1)
     wait_until(lambda: house.gateway.metrics.running == 0)
-    assert not house.server.server_state.connections
+    assert not house.server.open.connections
 
 
 LONG = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "x" * 100_000}]}).encode()
@@ -258,7 +258,7 @@ def test_a_client_that_never_stops_sending_is_cut(monkeypatch: pytest.MonkeyPatc
         client.sendall(head_of(CHAT, b"").replace(b"content-length: 0", b"content-length: 900000000"))
         with pytest.raises(ConnectionError):
             client.sendall(b"x" * 100_000_000)
-    wait_until(lambda: not house.server.server_state.connections)
+    wait_until(lambda: not house.server.open.connections)
 
 
 def test_a_client_that_reads_slowly_but_steadily_is_not_cut() -> None:

@@ -532,7 +532,7 @@ def test_f39_a_server_that_ends_says_so_in_the_stream() -> None:
         with socket.create_connection(("127.0.0.1", house.port), timeout=NEVER_S) as client:
             client.sendall(head + body)
             data = client.recv(4000)
-            house.server.handle_exit(15, None)
+            house.server.end()
             while piece := client.recv(4000):
                 data += piece
         assert b"event: error" in data

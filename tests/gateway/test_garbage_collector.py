@@ -82,5 +82,5 @@ async def count_tasks() -> int:
 
 def settle(house: House) -> None:
     """Until every task and connection is over."""
-    wait_until(lambda: house.gateway.metrics.running == 0 and not house.server.server_state.connections)
+    wait_until(lambda: house.gateway.metrics.running == 0 and not house.server.open.connections)
     wait_until(lambda: house.loop.run(count_tasks()) <= 2, "the end of every task but the server's")

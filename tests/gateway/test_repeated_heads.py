@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.client_connection import ClientConnection
+from dragoman.gateway.client_connection import ClientConnection, OpenConnections
 from dragoman.gateway.config.settings import Settings
 from dragoman.gateway.http import HttpRequest
 from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
@@ -54,8 +54,7 @@ def open_connection(monkeypatch: pytest.MonkeyPatch) -> ClientConnection:
     monkeypatch.setattr(ClientConnection, "_go_on", lambda self: None)
     gateway = SimpleNamespace(now=SimpleNamespace(settings=Settings()))
     app = SimpleNamespace(gateway=gateway, new_id=lambda: "id")
-    state = SimpleNamespace(connections=set(), tasks=set(), total_requests=0)
-    made = ClientConnection(SimpleNamespace(loaded_app=app), state, {}, asyncio.get_running_loop())  # type: ignore[arg-type]
+    made = ClientConnection(app, OpenConnections())  # type: ignore[arg-type]
     made.connection_made(Transport())  # type: ignore[arg-type]
     return made
 

@@ -16,7 +16,7 @@ from dragoman.gateway.access.auth import Access
 from dragoman.gateway.access.client_keys import ClientKeys
 from dragoman.gateway.app import App
 from dragoman.gateway.config.settings import Settings
-from dragoman.gateway.process.server import bind, make_server
+from dragoman.gateway.process.server import Server, bind
 from dragoman.gateway.state import Gateway
 from dragoman.gateway.telemetry.log import Log
 from dragoman.testing.provider import Provider
@@ -108,8 +108,8 @@ def _routed(upstream: str, model: str, models: list[str]) -> str:
 @asynccontextmanager
 async def _serving(gateway: Gateway) -> AsyncIterator[str]:
     listener = bind("127.0.0.1", 0)
-    server = make_server(gateway, App(gateway))
-    work = asyncio.ensure_future(server.serve(sockets=[listener]))
+    server = Server(gateway, App(gateway))
+    work = asyncio.ensure_future(server.serve([listener]))
     try:
         while not server.started:
             if work.done():
@@ -117,7 +117,7 @@ async def _serving(gateway: Gateway) -> AsyncIterator[str]:
             await asyncio.sleep(0.005)
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
-        server.should_exit = server.force_exit = True
+        server.end(at_once=True)
         await work
         await gateway.close()
         listener.close()

@@ -1,7 +1,7 @@
 """ClientConnection: one client's HTTP/1.1 connection, on httptools' parser. It hands requests straight to the app.
 
-uvicorn's Server makes these and drains them; its own protocol and ASGI's messages between it and the app took a third
-of the server's time. Header caps, deadlines, back pressure and ending what a client left are here (T26-T29, F34).
+Header caps, deadlines, back pressure and ending what a client left are here (T26-T29, F34). `process/server.py` makes
+these connections and ends them.
 """
 
 import asyncio
@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import httptools
-import uvicorn
 
 from dragoman.gateway.app import App
 from dragoman.gateway.client_exchange import ClientExchange, nothing_more
@@ -91,23 +90,30 @@ def remember_head(data: bytes, exchange: ClientExchange, most_bytes: int) -> Kno
     return KnownHead(before, after, http.method, http.path, http.query, headers, http.facts)
 
 
+class OpenConnections:
+    """The connections of a server that are open, and the requests that run on them."""
+
+    def __init__(self) -> None:
+        self.connections: set[ClientConnection] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+
+
 class ClientConnection(asyncio.Protocol):
     __slots__ = (
         *("_again", "_client", "_counted", "_deaf", "_head_size", "_headers", "_heading", "_heads_left"),
-        *("_incoming", "_known", "_leaving", "_limits", "_lost", "_parser", "_paused", "_port", "_queue"),
-        *("_refusal", "_repeated", "_running", "_served", "_stall_timer", "_state", "_task", "_timer", "_timer_at"),
+        *("_incoming", "_known", "_leaving", "_limits", "_lost", "_open", "_parser", "_paused", "_port", "_queue"),
+        *("_refusal", "_repeated", "_running", "_served", "_stall_timer", "_task", "_timer", "_timer_at"),
         *("_unsent", "_until", "_unwanted", "_url"),
         *("app", "loop", "stalled", "transport"),
     )
 
-    def __init__(self, config: uvicorn.Config, server_state: Any, app_state: Any, _loop: Any = None) -> None:
-        """uvicorn's Server calls it with these arguments."""
-        self.app: App = config.loaded_app
-        self._limits: RequestLimits = self.app.gateway.now.settings.limits
-        self.loop: asyncio.AbstractEventLoop = _loop or asyncio.get_running_loop()
+    def __init__(self, app: App, others: OpenConnections) -> None:
+        self.app = app
+        self._limits: RequestLimits = app.gateway.now.settings.limits
+        self.loop = asyncio.get_running_loop()
         self.transport: Any = None
         self.stalled: asyncio.Future[None] | None = None  # set while the client does not read
-        self._state = server_state
+        self._open = others
         self._parser: Any = httptools.HttpRequestParser(self)
         self._client = ""
         self._port = 0
@@ -138,12 +144,12 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
-        self._state.connections.add(self)
+        self._open.connections.add(self)
         peer = transport.get_extra_info("peername")
         here = transport.get_extra_info("sockname")
         self._port = here[1] if isinstance(here, tuple) else 0
         self._client = str(peer[0]) if peer else ""
-        if len(self._state.connections) > (self._limits.connections or most_connections()):
+        if len(self._open.connections) > (self._limits.connections or most_connections()):
             self._refuse(503)
         else:
             self._expect(self._limits.head_s)
@@ -217,7 +223,7 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
         self._parser = self._incoming = None  # breaks the reference cycle, so that no garbage collection is needed
-        self._state.connections.discard(self)
+        self._open.connections.discard(self)
         self._queue.clear()
         for timer in (self._timer, self._stall_timer):
             if timer is not None:
@@ -225,7 +231,7 @@ class ClientConnection(asyncio.Protocol):
         self._timer = self._stall_timer = None
         self._resume()
         if self._task is not None:
-            self._task.add_done_callback(self._state.tasks.discard)  # one that has not begun does not reach `_end`
+            self._task.add_done_callback(self._open.tasks.discard)  # one that has not begun does not reach `_end`
             self._task.cancel()
 
     def pause_writing(self) -> None:
@@ -341,7 +347,7 @@ class ClientConnection(asyncio.Protocol):
             task = self._task = asyncio.Task(
                 self._serve(self._running), loop=self.loop, name="request"
             )  # a name: else one is made
-            self._state.tasks.add(task)  # `_end` takes it out
+            self._open.tasks.add(task)  # `_end` takes it out
         if len(self._queue) > MOST_AHEAD:
             self.pause_reading()  # a client that pipelines has to wait
 
@@ -398,9 +404,8 @@ class ClientConnection(asyncio.Protocol):
             exchange.keep = False
 
     def _end(self, exchange: ClientExchange) -> None:
-        self._state.tasks.discard(self._task)
+        self._open.tasks.discard(self._task)
         self._task = self._running = None
-        self._state.total_requests += 1
         if self._lost or self.transport.is_closing():
             return
         if not exchange.keep:

@@ -23,7 +23,7 @@ from dragoman.gateway.process.banner import banner
 from dragoman.gateway.process.control import Control
 from dragoman.gateway.process.peers import Peers
 from dragoman.gateway.process.reload import LastGood, read_again, reload, watch
-from dragoman.gateway.process.server import bind, make_server, run_loop, take_over
+from dragoman.gateway.process.server import Server, bind, run_loop, take_over
 from dragoman.gateway.process.startup import ServeOptions, check_exposure, make_access, open_secrets, settle
 from dragoman.gateway.state import Gateway
 from dragoman.gateway.stores.engines import name_replica, open_database, open_limits, open_traces
@@ -187,7 +187,7 @@ async def _main(
     loop = asyncio.get_running_loop()
     spread = (lambda: loop.call_soon_threadsafe(load)) if peers is None else hang_up_supervisor
     gateway.apply_config = lambda: apply(gateway, options, env, spread)
-    server = make_server(gateway, app, load)
+    server = Server(gateway, app, load)
     _tune_interpreter()
     background = [asyncio.ensure_future(gateway.keep_models())]
     if options.watch:
@@ -195,7 +195,7 @@ async def _main(
     if options.reuse_port:
         take_over(listener)
     try:
-        await server.serve(sockets=[listener] if admin is None else [listener, admin])
+        await server.serve([listener] if admin is None else [listener, admin])
     finally:
         for task in background:
             task.cancel()

@@ -1,4 +1,4 @@
-"""The server: uvicorn listens; each connection is a ClientConnection of ours, and the shutdown is ours too."""
+"""The server: it listens, hands each connection to a ClientConnection, and shuts down without a lost request."""
 
 import asyncio
 import contextlib
@@ -6,70 +6,123 @@ import ctypes
 import os
 import signal
 import socket
+import ssl
 import struct
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-
 from dragoman.gateway.app import App
-from dragoman.gateway.client_connection import LINGER_S, ClientConnection
+from dragoman.gateway.client_connection import LINGER_S, ClientConnection, OpenConnections
+from dragoman.gateway.config.settings import Settings
 from dragoman.gateway.state import Gateway
 
 AFTER_GRACE_S = 5.0
+# SIGBREAK is Ctrl+Break on Windows.
+END_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)]
+LOOK_S = 0.02  # how often a server that shuts down looks whether requests still run
 MOST_TURNS = 100  # turns of the event loop that we wait for a socket to close
 
 
-class Server(uvicorn.Server):
-    """On SIGTERM it accepts the connections that wait and no new ones. Running requests have the grace time to end.
+class Server:
+    """Listens, and ends in order. Each connection is a ClientConnection.
 
-    Two processes on one port replace each other without a lost request (F39, F40).
+    On SIGTERM it accepts the connections that wait and no new ones. Running requests have the grace time to end; a
+    second signal ends them at once. Two processes on one port replace each other without a lost request (F39, F40).
     """
 
-    def __init__(self, config: uvicorn.Config, gateway: Gateway, on_hangup: Callable[[], object]) -> None:
-        super().__init__(config)
-        self._gateway = gateway
-        self._on_hangup = on_hangup
+    def __init__(self, gateway: Gateway, app: App, on_hangup: Callable[[], object] = lambda: None) -> None:
+        self.open = OpenConnections()
+        self.started = False
+        self._gateway, self._app, self._on_hangup = gateway, app, on_hangup
+        self._tls = _read_certificate(gateway.now.settings)
+        self._servers: list[asyncio.Server] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ending, self._at_once = asyncio.Event(), False
 
-    def handle_exit(self, sig: int, frame: Any) -> None:
-        if self.should_exit:
-            self.force_exit = True
-            self._gateway.end_streams()
-        self.should_exit = True
-        self._gateway.leave()
+    async def serve(self, listeners: list[socket.socket]) -> None:
+        """Serves until a signal or `end` comes, and returns when all requests are answered."""
+        self._loop = loop = asyncio.get_running_loop()
+        with self._signals():
+            self._servers = [
+                await loop.create_server(self._connect, sock=listener, ssl=self._tls, backlog=BACKLOG)
+                for listener in listeners
+            ]
+            self.started = True
+            await self._ending.wait()
+            await self._shut_down(listeners)
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if hasattr(signal, "SIGHUP"):
-            with contextlib.suppress(RuntimeError, ValueError):  # not in the main thread: tests
-                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._on_hangup)
-                signal.pthread_sigmask(
-                    signal.SIG_UNBLOCK, {signal.SIGHUP}
-                )  # a signal that came before this line is handled now
+    def end(self, *, at_once: bool = False) -> None:
+        """Ends the server. Another thread may call it. `at_once`: without waiting for requests that run."""
+        if self._loop is None:  # before it serves
+            self._begin_to_end(at_once)
+        else:
+            self._loop.call_soon_threadsafe(self._begin_to_end, at_once)
 
     def load_certificate(self) -> None:
         """Reads the files of the certificate again. Connections that are open keep the old one."""
         settings = self._gateway.now.settings
-        if self.config.ssl is not None and settings.tls_cert:
-            self.config.ssl.load_cert_chain(settings.tls_cert, settings.tls_key or None)
+        if self._tls is not None and settings.tls_cert:
+            self._tls.load_cert_chain(settings.tls_cert, settings.tls_key or None)
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        loop = asyncio.get_running_loop()
+    def _connect(self) -> ClientConnection:
+        return ClientConnection(self._app, self.open)
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Hears signals while it serves. Only the main thread may: tests serve in others."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._on_signal) for number in END_SIGNALS}
+        if hasattr(signal, "SIGHUP"):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._on_hangup)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # one that came before is handled now
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, _number: int, _frame: object) -> None:
+        self.end(at_once=self._ending.is_set())
+
+    def _begin_to_end(self, at_once: bool) -> None:
+        if at_once:
+            self._at_once = True
+            self._gateway.end_streams()
         self._gateway.leave()
-        await self._stop_listening(sockets or [])
-        ending = loop.call_later(self._gateway.now.settings.grace_s, self._gateway.end_streams)
+        self._ending.set()
+
+    async def _shut_down(self, listeners: list[socket.socket]) -> None:
+        loop = asyncio.get_running_loop()
+        await self._stop_listening(listeners)
+        for connection in list(self.open.connections):
+            connection.shutdown()
+        grace_s = self._gateway.now.settings.grace_s
+        ending = loop.call_later(grace_s, self._gateway.end_streams)
         closing = loop.call_later(LINGER_S, self._gateway.drain)
         try:
-            await super().shutdown([])
+            await self._wait_for_answers(loop.time() + grace_s + AFTER_GRACE_S)
         finally:
             ending.cancel()
             closing.cancel()
             self._gateway.drain()
 
+    async def _wait_for_answers(self, until: float) -> None:
+        """Returns when no connection and no request is left. Requests that still run at the end are cancelled."""
+        clock = asyncio.get_running_loop().time
+        while (self.open.connections or self.open.tasks) and not self._at_once:
+            if clock() >= until:
+                for task in self.open.tasks:
+                    task.cancel("the time to shut down is over")
+                return
+            await asyncio.sleep(LOOK_S)
+
     async def _stop_listening(self, listeners: list[socket.socket]) -> None:
         pending = PendingConnections(listeners)
-        for server in self.servers:
+        for server in self._servers:
             server.close()
         for listener in listeners:
             listener.close()
@@ -79,33 +132,15 @@ class Server(uvicorn.Server):
             await asyncio.sleep(0)
         for client in pending.accept_all():
             with contextlib.suppress(OSError):  # the client has gone
-                await asyncio.get_running_loop().connect_accepted_socket(self._protocol, client, ssl=self.config.ssl)
-
-    def _protocol(self) -> asyncio.Protocol:
-        return ClientConnection(self.config, self.server_state, self.lifespan.state)
+                await asyncio.get_running_loop().connect_accepted_socket(self._connect, client, ssl=self._tls)
 
 
-def make_server(gateway: Gateway, app: App, on_hangup: Callable[[], object] = lambda: None) -> Server:
-    settings = gateway.now.settings
-    config = uvicorn.Config(
-        app,  # type: ignore[arg-type]  # only ClientConnection calls it
-        interface="asgi3",
-        http=ClientConnection,
-        ws="none",
-        lifespan="off",
-        loop="none",
-        access_log=False,
-        log_config=None,
-        log_level="critical",
-        server_header=False,
-        date_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=int(settings.grace_s + AFTER_GRACE_S) or 1,
-        backlog=BACKLOG,
-        ssl_certfile=settings.tls_cert or None,
-        ssl_keyfile=settings.tls_key or None,
-    )
-    return Server(config, gateway, on_hangup)
+def _read_certificate(settings: Settings) -> ssl.SSLContext | None:
+    if not settings.tls_cert:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(settings.tls_cert, settings.tls_key or None)
+    return context
 
 
 def run_loop(main: Any) -> None:
