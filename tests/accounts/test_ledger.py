@@ -52,6 +52,17 @@ def make_books(folder: Path, ledger: SqliteLedger | None) -> Bookkeeper:
     return Bookkeeper(Journal(folder / "journal"), ledger, *stores)
 
 
+def test_a_row_that_no_store_can_hold_stops_no_other(tmp_path: Path, ledger: SqliteLedger) -> None:
+    """A gigantic count of one provider kept all rows and budgets of all keys waiting, for ever."""
+    books, line = make_books(tmp_path, ledger), Line("key:a", 0, 100, 80)
+    first, bad, last = rows(3, charged=(line,), cost=7)
+    for row in (first, msgspec.structs.replace(bad, cost=10**20, input=10**20), last):
+        books.record(row)
+    books.close()
+    assert {row.id for row in SqliteLedger(tmp_path / "ledger.db").page(0, 1e11, {}, "", 9).rows} == {first.id, last.id}
+    assert SqliteBudgets(tmp_path / "budgets.db").read([line])[0].micros == 14
+
+
 def test_a_row_counts_once_however_often_it_is_added(ledger: SqliteLedger) -> None:
     for _ in range(3):
         ledger.add(rows(2, input=10))

@@ -116,6 +116,34 @@ def test_a_team_narrows_what_its_keys_may_use(office: Open, store: SqliteKeyStor
         assert chat(here.url, key, "other").status == 200
 
 
+@pytest.mark.parametrize("count", [-(10**6), 10**7 + 1, 2**62, 2**63, 10**40, -1e308, 1e30])
+@pytest.mark.parametrize("name", ["prompt_tokens", "completion_tokens"])
+def test_no_count_of_a_provider_stops_the_books_or_gives_money_back(
+    office: Open, store: SqliteKeyStore, name: str, count: float
+) -> None:
+    key = store.new("ada", grant=Grant(budget="1000 USD/day"))
+    said = {**ANSWER, "usage": {"prompt_tokens": 10, "completion_tokens": 5, name: count}}
+    with office(say(200, json.dumps(said).encode()), SAID) as here:
+        assert [chat(here.url, key).status for _ in range(2)] == [200, 200]
+        after, first = here.rows(2)
+        assert after.cost == 15_000
+        assert first.estimated
+        assert 0 < (first.cost or 0) < 1_000_000
+
+
+def test_a_request_that_is_nested_deeply_is_paid_for(office: Open, store: SqliteKeyStore) -> None:
+    """Of a key whose bodies are kept: to write them down failed, and so the answer was free."""
+    key = store.new("ada", grant=Grant(budget="1000 USD/day", bodies=True))
+    deep: Any = "x"
+    for _ in range(800):
+        deep = [deep]
+    with office() as here:
+        assert chat(here.url, key, custom=deep).status == 200
+        (row,) = here.rows(1)
+        assert row.cost == 15_000
+        assert "nested too deeply" in row.bodies
+
+
 SHORT: dict[str, Any] = {
     "/v1/chat/completions": {"messages": [{"role": "user", "content": ""}]},
     "/v1/responses/compact": {"input": ""},

@@ -27,6 +27,7 @@ STANDBY_S = 2.0
 LOOK_S = 60.0  # how often we look for files of dead processes
 FORGET_S = 3600.0
 DAY_S = 86_400.0
+TOO_LARGE = OverflowError  # a number that no store can hold; none should come so far
 
 
 class Tell(Protocol):
@@ -207,7 +208,7 @@ class Bookkeeper:
         if not batch:
             return
         try:
-            passed = self._settling.settle(batch, self._wall())
+            passed = self._settle_each(batch)
         except BaseException:
             self._settlements.extendleft(reversed(batch))
             raise
@@ -218,6 +219,24 @@ class Bookkeeper:
         if passed:
             self._attempt(lambda: self._tell(passed))
 
+    def _settle_each(self, batch: Sequence[Settlement]) -> Sequence[Passed]:
+        """One that no store can hold must not stop the others."""
+        try:
+            return self._settling.settle(batch, self._wall())
+        except TOO_LARGE as error:
+            log.warning(own_error("row_not_settled", batch[0].id, error))
+            if len(batch) == 1:
+                return []
+        return [found for one in batch for found in self._settle_each([one])]
+
+    def _add_each(self, ledger: Ledger, rows: Sequence[LedgerRow]) -> None:
+        try:
+            ledger.add(rows)
+        except TOO_LARGE as error:
+            log.warning(own_error("row_not_written", rows[0].id, error))
+            for row in rows if len(rows) > 1 else ():
+                self._add_each(ledger, [row])
+
     def _write(self) -> None:
         if self._ledger is None:
             return
@@ -226,7 +245,7 @@ class Bookkeeper:
             self._settle()  # before a row leaves the journal: after `kill -9` only the journal knows what it has cost
             for segment in segments:
                 rows = segment.read()
-                self._ledger.add(rows)
+                self._add_each(self._ledger, rows)
                 self._written += len(rows)
                 self._journal.is_done(segment)
         except OSError as error:
@@ -247,9 +266,9 @@ class Bookkeeper:
                 rows = segment.read()
                 charged = [Settlement(row.id, row.charged, row.cost or 0) for row in rows if row.charged]
                 if charged:
-                    self._tell(self._settling.settle(charged, self._wall()))
+                    self._tell(self._settle_each(charged))
                 if self._ledger is not None:
-                    self._ledger.add(rows)
+                    self._add_each(self._ledger, rows)
             except BaseException:
                 segment.close()
                 raise

@@ -17,6 +17,7 @@ from dragoman.accounts.grants import matches
 from dragoman.accounts.money import MICROS, read_currency, read_micros, write_amount
 from dragoman.model.reply import Usage
 
+MOST_MICROS = 10**15  # of one reply; stores add up what fits into 63 bits
 MOST_KNOWN = 2000  # model names come from clients
 AMOUNTS = (
     *("input", "output", "cache_read", "cache_write", "cache_write_1h", "reasoning"),
@@ -83,7 +84,7 @@ def count_cost(price: ModelPrice | None, usage: Usage | None, images: int = 0) -
         if price.image is None:
             return None
         total += images * price.image * MICROS
-    return Cost(-(-max(total, 0) // MICROS), price.currency)
+    return Cost(min(-(-max(total, 0) // MICROS), MOST_MICROS), price.currency)
 
 
 def is_free(price: ModelPrice) -> bool:

@@ -11,7 +11,7 @@ from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError
 from dragoman.exchange import ClientRequest
 from dragoman.failure import Failure
-from dragoman.gateway.access.charge import Charge, end_charge, find_cost, find_usage, make_row
+from dragoman.gateway.access.charge import Charge, believe, end_charge, find_cost, find_usage, make_row
 from dragoman.gateway.http import HttpRequest
 from dragoman.gateway.routes.responses import Resolved
 from dragoman.gateway.state import Gateway, Generation
@@ -231,18 +231,24 @@ class Scope:
         if self._over:
             return
         self._over = True
-        self.record()
-        if self.charge is not None:
-            end_charge(self, self.charge)
-        if self.answer is not None:
-            self.usage = self.usage or self.answer.usage
-            self.failure = self.failure or self.answer.failure
-            self.answer.close()
+        try:
+            self.record()
+        finally:
+            self._release()
         self._report()
         if self.trace is not None:
             self.trace.finish(self)
         if self.keep:
             self._keep()
+
+    def _release(self) -> None:
+        if self.charge is not None:
+            end_charge(self, self.charge)
+        if self.answer is not None:
+            said = self.usage or self.answer.usage
+            self.usage = None if said is None else believe(said, len(self.attempts))
+            self.failure = self.failure or self.answer.failure
+            self.answer.close()
 
     def _report(self) -> None:
         gateway, seconds = self.gateway, self.gateway.clock() - self.started

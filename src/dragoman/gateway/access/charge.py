@@ -24,6 +24,7 @@ from dragoman.model.messages import Image
 from dragoman.model.reply import Usage
 from dragoman.upstream.admission import LimitedQueue, LimitStore, Ticket
 from dragoman.upstream.attempts import Attempt
+from dragoman.upstream.read_reply import MOST_TOKENS
 
 if TYPE_CHECKING:
     from dragoman.accounts.bookkeeper import Bookkeeper
@@ -35,6 +36,7 @@ CHARS_PER_TOKEN = 4
 WEBHOOK_S = 10.0
 MOST_OUTPUT = 10**9  # a client's larger number is lowered to this, so that every store can hold it
 USUAL_OUTPUT = 4096  # tokens to reserve at most: answers are mostly far shorter than the client's limit
+COUNTERS = [name for name in Usage.__struct_fields__ if name != "extras"]
 FRAME_BYTES = 250  # bytes around the text in a frame of a stream
 LONGEST_TAGS = 200
 LONGEST_PROGRAM = 40
@@ -274,15 +276,28 @@ def _sum_tokens(usage: Usage | None) -> int | None:
     return given + (usage.output or 0) + (usage.reasoning or 0) or None
 
 
+def believe(usage: Usage, calls: int) -> Usage:
+    """Without the counters that make no sense for so many calls. One number below zero would give money back, and a
+    gigantic one cannot be written down (T42)."""
+    most = MOST_TOKENS * max(calls, 1)
+    counts = {name: getattr(usage, name) for name in COUNTERS}
+    if all(count is None or 0 <= count <= most for count in counts.values()):
+        return usage
+    return Usage(**{name: count for name, count in counts.items() if count is not None and 0 <= count <= most})
+
+
 def find_usage(scope: "Scope") -> tuple[Usage | None, bool]:
     """The usage of a request, and whether it is our estimate. Tokens of a stream that broke count too."""
     answer = scope.answer
     if answer is None:
         return None, False
-    usage = scope.usage or answer.usage
-    if scope.client_request is None:
-        return usage, False  # not a conversation: there is nothing to estimate from
-    whole = scope.usage is not None or answer.complete
+    said = scope.usage or answer.usage
+    usage = None if said is None else believe(said, len(scope.attempts))
+    if scope.client_request is None:  # not a conversation
+        if usage is said:
+            return usage, False
+        return Usage(input=max(scope.http.size // CHARS_PER_TOKEN, 1), output=0), True
+    whole = usage is said and (scope.usage is not None or answer.complete)
     if whole and usage is not None and (usage.input is not None or usage.output is not None):
         return usage, False
     used = usage or Usage()

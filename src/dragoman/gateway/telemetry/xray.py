@@ -189,6 +189,8 @@ def show(data: bytes | str) -> Json:
         return mask(load_json(data))
     except DecodeError:
         return mask(data.decode("utf-8", "replace"))
+    except RecursionError:  # it was read in fewer calls than it takes to mask it
+        return f"{say_length(len(data))}, nested too deeply"
 
 
 def hide_secrets(text: str) -> str:
