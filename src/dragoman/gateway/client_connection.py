@@ -199,26 +199,36 @@ class ClientConnection(asyncio.Protocol):
         return incoming is not None and not incoming.done and incoming.is_mostly_framing(self._limits.head_bytes)
 
     def _parse(self, data: bytes) -> None:
+        rest: bytes | None = data
+        while rest is not None:
+            rest = self._feed(rest)
+
+    def _feed(self, data: bytes) -> bytes | None:
+        """What is still to be parsed, if the client offers another protocol."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as offer:
-            self._decline(data[offer.args[0] :])
+            return self._decline(data[offer.args[0] :])
         except httptools.HttpParserError:
             self._refuse(400)
+        return None
 
-    def _decline(self, rest: bytes) -> None:
+    def _decline(self, rest: bytes) -> bytes | None:
         """The client offers another protocol. Java's client offers h2c with every request, and httptools then skips the
         body: we parse such a head again without the offer. Any other offer gets one answer, and then we close."""
         if self._deaf:
-            return
+            return None
         http = self._queue[-1].http
         if http.headers.get("upgrade", "").lower() != "h2c" or http.repeated:
             self._leaving = True
-            return
-        self._queue.pop()
+            return None
+        version = 1 if self._queue.pop().chunked else 0
+        if len(self._queue) > MOST_AHEAD:  # each offer costs a parser and a copy of what follows
+            self._refuse(400)
+            return None
         fields = {name: value for name, value in http.headers.items() if name not in _OFFER}
         self._parser = httptools.HttpRequestParser(self)
-        self._parse(write_head(f"{http.method} {self._url.decode('latin-1')} HTTP/1.1", fields) + rest)
+        return write_head(f"{http.method} {self._url.decode('latin-1')} HTTP/1.{version}", fields) + rest
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
