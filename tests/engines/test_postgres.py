@@ -115,7 +115,7 @@ def test_responses_are_kept_for_their_owner(database: Database) -> None:
     assert found is not None
     assert found.created == 1.0
     assert store.get("c", "resp_1") is None
-    assert [row.id for row in store.list("a", "resp_", 10)] == ["resp_2", "resp_1"]
+    assert store.list_ids("a", "resp_", 10) == ["resp_2", "resp_1"]
     assert store.delete("a", "resp_1")
     assert not store.delete("a", "resp_1")
     assert store.get("b", "resp_1") is not None
@@ -128,8 +128,8 @@ def test_the_oldest_responses_of_the_owner_with_most_go_first(database: Database
     store.put("few", stored("resp_1", 50.0))
     for number in range(6):
         store.put("many", stored(f"resp_{number}", 100.0 + number))
-    assert [row.id for row in store.list("many", "", 10)] == ["resp_5", "resp_4"]
-    assert [row.id for row in store.list("few", "", 10)] == ["resp_1"]
+    assert store.list_ids("many", "", 10) == ["resp_5", "resp_4"]
+    assert store.list_ids("few", "", 10) == ["resp_1"]
 
 
 def test_a_thing_of_a_provider_keeps_its_first_owner(database: Database) -> None:

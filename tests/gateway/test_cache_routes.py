@@ -130,6 +130,7 @@ def test_it_belongs_to_its_key_and_ends_in_time(tmp_path: Path) -> None:
         {"model": "demo", "ttl": 60},
         {"model": "demo", "ttl": "soon"},
         {"model": "demo", "contents": 3},
+        {"model": "demo", "expireTime": "0001-01-01T00:00:00+23:59"},
     ],
 )
 def test_what_cannot_be_kept_is_400(body: dict[str, Any]) -> None:

@@ -149,6 +149,12 @@ def test_what_cannot_be_embedded_is_the_clients_error(path: str, body: Any, prov
     assert post(providers.house.url, path, body).status == 400
 
 
+def test_the_demo_model_makes_no_gigantic_vectors() -> None:
+    with open_house() as house:
+        asked = {"model": "demo", "input": "a", "dimensions": 10**9}
+        assert post(house.url, "/v1/embeddings", asked).status == 400
+
+
 @pytest.mark.parametrize("dialect", ["anthropic"])
 def test_who_has_none_says_so(dialect: str) -> None:
     with faultline(say(200, b"{}")) as line, open_house(upstream("one", dialect, line.url)) as house:

@@ -25,9 +25,9 @@ def test_only_the_youngest_stay(kept: bool, tmp_path: Path) -> None:
         assert store.put("me", row(number))
     found = [number for number in range(20) if store.get("me", f"r{number}")]
     assert found == [15, 16, 17, 18, 19]
-    assert [stored.id for stored in store.list("me", "r", 2)] == ["r19", "r18"]
+    assert store.list_ids("me", "r", 2) == ["r19", "r18"]
     assert store.get("you", "r19") is None
-    assert store.list("you", "r", 9) == []
+    assert store.list_ids("you", "r", 9) == []
     assert not store.delete("you", "r19")
     assert store.delete("me", "r19")
     store.close()
@@ -104,7 +104,7 @@ def test_a_row_of_another_version_is_as_if_it_never_was(tmp_path: Path) -> None:
     assert store.put("me", row(1))
     store._open().execute("update responses set row = ?", (b"\x81\xa2id\xa2r1",))
     assert store.get("me", "r1") is None
-    assert store.list("me", "r", 5) == []
+    assert store.list_ids("me", "r", 5) == ["r1"]
     store.close()
 
 

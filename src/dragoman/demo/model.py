@@ -145,7 +145,7 @@ def demo_speech(text: str, rate_hz: int, voice: str | None = None) -> bytes:
     samples = array("h")
     pause = array("h", bytes(2 * int(rate_hz * _PAUSE_S)))
     shift = sum((voice or "").lower().encode()) % 12
-    for word in text.split()[:_MAX_SPOKEN_WORDS]:
+    for word in text.split(None, _MAX_SPOKEN_WORDS)[:_MAX_SPOKEN_WORDS]:
         semitone = _SEMITONES[sum(word.lower().encode()) % len(_SEMITONES)] + shift
         samples.extend(_make_tone(_LOWEST_HZ * 2 ** (semitone / 12), rate_hz))
         samples.extend(pause)

@@ -30,7 +30,7 @@ insert into dragoman.responses values ($1, $2, $3, $4)
 on conflict (owner, id) do update set created = excluded.created, row = excluded.row
 """
 _LIST = """
-select row from dragoman.responses where owner = $1 and id collate "C" >= $2 and id collate "C" < $3
+select id from dragoman.responses where owner = $1 and id collate "C" >= $2 and id collate "C" < $3
 order by created desc limit $4
 """
 _OWN = """
@@ -90,14 +90,12 @@ class PostgresResponseStore:
 
         return self._run(work)
 
-    def list(self, owner: str, prefix: str, most: int) -> "list[StoredResponse]":
-        """Responses whose id begins so, the newest first."""
-
-        async def work(connection: PgConnection) -> "list[bytes]":
+    def list_ids(self, owner: str, prefix: str, most: int) -> list[str]:
+        async def work(connection: PgConnection) -> list[str]:
             rows = await connection.fetch(_LIST, owner, prefix, prefix + "\x7f", most)
             return [row[0] for row in rows]
 
-        return [found for row in self._run(work) if (found := read_row(row)) is not None]
+        return self._run(work)
 
     def delete(self, owner: str, response_id: str) -> bool:
         async def work(connection: PgConnection) -> bool:

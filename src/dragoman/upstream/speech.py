@@ -89,11 +89,11 @@ async def shape_sound(sound: Sound, wanted: str | None) -> Sound:
     form = wanted or ("wav" if sound.form == "pcm" else sound.form)
     if sound.form == form or (sound.form == "ogg" and form == "opus"):
         return sound
-    bare = _samples(sound)
+    bare = await asyncio.to_thread(_samples, sound)  # in threads: a minute of sound takes a second to write
     if bare is not None and form in ("wav", "pcm", "flac"):
-        return _write(*bare, form)
+        return await asyncio.to_thread(_write, *bare, form)
     if bare is not None and form == "ogg" and shutil.which("ffmpeg") is None:
-        return _write(*bare, "ogg")
+        return await asyncio.to_thread(_write, *bare, "ogg")
     if shutil.which("ffmpeg") is None:
         given = "bare samples" if sound.form == "pcm" else sound.form
         words = f"{form} needs ffmpeg, which is not there: the upstream gave {given}; wav, pcm, flac and ogg need none"
@@ -124,7 +124,9 @@ def _write(samples: bytes, rate: int, form: str) -> Sound:
 
 
 async def _convert(sound: Sound, form: str) -> Sound:
-    command = ["ffmpeg", "-loglevel", "error", "-i", "pipe:0", "-f", _CODERS[form], "pipe:1"]
+    # a server's sound may be a playlist that names files and addresses: only the pipe is read
+    read = ["-protocol_whitelist", "pipe", "-i", "pipe:0"]
+    command = ["ffmpeg", "-loglevel", "error", *read, "-f", _CODERS[form], "pipe:1"]
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.PIPE,

@@ -23,6 +23,7 @@ from dragoman.model.messages import Audio, Document, Image, Opaque, Part, Reason
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request, ServerTool
 from dragoman.passes.media import PRIVATE_URLS
+from dragoman.upstream.attempts import is_large, off_loop
 
 if TYPE_CHECKING:
     from dragoman.gateway.state import Gateway
@@ -149,7 +150,7 @@ def makes_names(request: Request, dialect: Dialect) -> bool:
 
 async def keep_names(gateway: "Gateway", owner: str, reply: Reply, body: bytes) -> None:
     """Remembers the owner of the things that an answer made. `body`: the answer as it is stored; b"" if it is not."""
-    names = {*_made(reply), *_items(body)}
+    names = await off_loop(is_large(body), lambda: {*_made(reply), *_items(body)})
     if names:
         with suppress(StoreUnavailable):  # the answer is there and paid for; the store has logged why
             await asyncio.to_thread(gateway.store.own, owner, sorted(names)[:MOST_NAMES])

@@ -20,7 +20,7 @@ from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.routes.non_chat import read_object
 from dragoman.gateway.routes.table import Match
 from dragoman.gateway.state import Gateway
-from dragoman.gateway.stores.responses import StoredResponse
+from dragoman.gateway.stores.responses import ResponseStore, StoredResponse
 from dragoman.jsontypes import JsonObject, dump_json, load_json
 from dragoman.note_places import Place
 from dragoman.notes import Notes
@@ -67,10 +67,14 @@ async def serve_cache(gateway: Gateway, http: HttpRequest, match: Match) -> Http
 
 
 async def serve_caches(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
-    rows = await asyncio.to_thread(gateway.store.list, http.key_id, ROOM, MOST_LISTED)
-    shown = [load_json(row.wire) for row in rows]
-    alive = [row for row in shown if _time(row["expireTime"]) > gateway.wall()]
+    alive = await asyncio.to_thread(_list_alive, gateway.store, http.key_id, gateway.wall())
     return json_response({"cachedContents": alive} if alive else {})
+
+
+def _list_alive(store: ResponseStore, owner: str, now: float) -> list[JsonObject]:
+    rows = (store.get(owner, name) for name in store.list_ids(owner, ROOM, MOST_LISTED))
+    shown = (load_json(row.wire) for row in rows if row is not None)
+    return [row for row in shown if _time(row["expireTime"]) > now]
 
 
 async def serve_cache_change(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
@@ -162,9 +166,11 @@ def _expiry(body: JsonObject, now: float) -> float:
     if until is None:
         return now + TTL_S
     try:
-        return min(_time(until), now + LONGEST_S)
-    except (TypeError, ValueError) as error:
+        end = min(_time(until), now + LONGEST_S)
+        _date(end)
+    except (TypeError, ValueError, OverflowError) as error:
         raise DecodeError("expected a time, like 2026-11-16T08:00:00Z", "expireTime") from error
+    return end
 
 
 async def _find(gateway: Gateway, http: HttpRequest, name: str) -> StoredResponse:

@@ -1,5 +1,6 @@
 """Requests that are no conversation: embeddings, speech, compaction. They have the same queue, keys and retries."""
 
+import asyncio
 import struct
 from collections.abc import Callable
 
@@ -35,6 +36,7 @@ from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.wire import WireRequest
 
 MANY_NUMBERS = 50_000  # of vectors: to write them takes some 5 ms
+MOST_NUMBERS = 1_000_000  # of vectors that we make ourselves
 Form = Callable[[Dialect, str], WireRequest]  # what to send for a dialect and a model
 
 
@@ -98,17 +100,15 @@ async def serve_embeddings(gateway: Gateway, http: HttpRequest, match: Match) ->
     asked = await off_loop(http.large, dialect.embeddings.decode_request, wire)
     found = await embed(gateway, http, dialect, asked)
     many = sum(map(len, found.rows)) > MANY_NUMBERS
-    return json_response(await off_loop(many, dialect.embeddings.encode_reply, found, asked))
+    codec = dialect.embeddings
+    return await off_loop(many, lambda: json_response(codec.encode_reply(found, asked)))
 
 
 async def embed(gateway: Gateway, http: HttpRequest, dialect: Dialect, asked: EmbeddingRequest) -> Vectors:
     check_model(gateway.now, http.holder, asked.model)
     targets = gateway.now.targets(asked.model, lambda: 0.0)
     if targets and targets[0][0].spec.kind == DEMO:
-        from dragoman.demo.model import demo_embedding  # most gateways have no demo model
-
-        rows = [list(demo_embedding(str(text), asked.size or 8)) for text in asked.inputs]
-        return Vectors(rows=rows, model=targets[0][1].model, tokens=sum(len(str(t).split()) for t in asked.inputs))
+        return await asyncio.to_thread(_embed_demo, asked, targets[0][1].model)
 
     def form(there: Dialect, model: str) -> WireRequest:
         if there.embeddings is None:
@@ -135,6 +135,16 @@ async def embed(gateway: Gateway, http: HttpRequest, dialect: Dialect, asked: Em
             http.scope.finish()
 
 
+def _embed_demo(asked: EmbeddingRequest, model: str) -> Vectors:
+    from dragoman.demo.model import demo_embedding  # most gateways have no demo model
+
+    size = asked.size or 8
+    if size * len(asked.inputs) > MOST_NUMBERS:
+        raise DecodeError(f"the demo model writes at most {MOST_NUMBERS} numbers in one answer")
+    rows = [list(demo_embedding(str(text), size)) for text in asked.inputs]
+    return Vectors(rows=rows, model=model, tokens=sum(len(str(text).split()) for text in asked.inputs))
+
+
 # ---------------------------------------------------------------- speech
 
 
@@ -149,7 +159,7 @@ async def serve_speech(gateway: Gateway, http: HttpRequest, match: Match) -> Htt
     targets = gateway.now.targets(model, lambda: 0.0)
     if targets and targets[0][0].spec.kind == DEMO:
         _check_whole(body)
-        return _respond(await shape_sound(speak_demo(body), wanted))
+        return _respond(await shape_sound(await asyncio.to_thread(speak_demo, body), wanted))
 
     def form(there: Dialect, name: str) -> WireRequest:
         codec = find_speech(there)
@@ -160,7 +170,8 @@ async def serve_speech(gateway: Gateway, http: HttpRequest, match: Match) -> Htt
     tokens = len(text) // CHARS_PER_TOKEN
     answer = await ask(gateway, http, "speech", match.route.dialect, model, form, tokens)
     try:
-        heard = hear_answer(answer.dialect, answer.raw, said=wanted or "mp3")
+        big = len(answer.raw) > BIG_BYTES
+        heard = await off_loop(big, hear_answer, answer.dialect, answer.raw, said=wanted or "mp3")
         if find_speech(answer.dialect).decode_reply is not None:
             return _respond(await shape_sound(heard, wanted))
         if wanted is not None and _differs(heard.form, wanted):  # some servers speak one form whatever is asked

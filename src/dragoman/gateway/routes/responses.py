@@ -16,13 +16,13 @@ from dragoman.gateway.access.owners import find_forbidden
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.routes.table import Match
 from dragoman.gateway.state import Gateway, Generation
-from dragoman.gateway.stores.responses import StoredResponse, StoreUnavailable
+from dragoman.gateway.stores.responses import ResponseStore, StoredResponse, StoreUnavailable
 from dragoman.jsontypes import JsonObject, dump_json, load_json
 from dragoman.model.messages import Message, Opaque, Part
 from dragoman.model.reply import Reply
 from dragoman.notes import Notes
 from dragoman.upstream.answer import OpenAnswer
-from dragoman.upstream.attempts import off_loop
+from dragoman.upstream.attempts import is_large, off_loop
 from dragoman.upstream.render import choose_dialect
 from dragoman.wire import WireRequest
 
@@ -91,17 +91,23 @@ async def fetch_items(gateway: Gateway, owner: str, client_request: ClientReques
     wanted = {name for message in client_request.request.messages for name in map(_referred, message.parts) if name}
     if not wanted:
         return client_request
-    parts: dict[str, tuple[Part, ...]] = {}
-    for response_id in {_response_of(name) for name in wanted}:
-        found = await asyncio.to_thread(gateway.store.get, owner, response_id)
-        items = load_json(found.wire).get("output", ()) if found is not None else ()
-        parts |= {item["id"]: _read_item(item) for item in items if item.get("id") in wanted}
+    parts = await asyncio.to_thread(_read_items, gateway.store, owner, wanted)
     for name in sorted(wanted - parts.keys()):
         words = f"Item with id '{name[:100]}' not found: send the item itself, or say `store: false`."
         raise UpstreamError(Failure(kind="invalid_request", status=400, param="input", message=words))
     messages = tuple(_put_items(message, parts) for message in client_request.request.messages)
     request = replace(client_request.request, messages=messages)
     return replace(client_request, request=request, same_wire=False, known=None)
+
+
+def _read_items(store: ResponseStore, owner: str, wanted: set[str]) -> dict[str, tuple[Part, ...]]:
+    """Those of the items that an owner has. A request may refer to items of thousands of responses."""
+    parts: dict[str, tuple[Part, ...]] = {}
+    for response_id in {_response_of(name) for name in wanted}:
+        found = store.get(owner, response_id)
+        items = load_json(found.wire).get("output", ()) if found is not None else ()
+        parts |= {item["id"]: _read_item(item) for item in items if item.get("id") in wanted}
+    return parts
 
 
 def _put_items(message: Message, items: dict[str, tuple[Part, ...]]) -> Message:
@@ -176,7 +182,11 @@ async def serve_stored(gateway: Gateway, http: HttpRequest, match: Match) -> Htt
 
 async def serve_stored_input(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     found = await _find(gateway, http, match.groups["id"])
-    items = load_json(found.input)
+    return await off_loop(is_large(found.input), _show_input, found.input)
+
+
+def _show_input(data: bytes) -> HttpResponse:
+    items = load_json(data)
     if not isinstance(items, list):
         items = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": items}]}]
     shown = [{"id": f"item_{i}", **item} if "id" not in item else item for i, item in enumerate(items)]

@@ -77,8 +77,8 @@ class ResponseStore(Protocol):
     def is_foreign(self, owner: str, response_id: str) -> bool:
         """Whether another owner has a response of this id."""
 
-    def list(self, owner: str, prefix: str, most: int) -> "list[StoredResponse]":
-        """Responses whose id begins so, the newest first."""
+    def list_ids(self, owner: str, prefix: str, most: int) -> list[str]:
+        """Ids that begin so, the newest first. All rows at once might take gigabytes."""
 
     def delete(self, owner: str, response_id: str) -> bool: ...
 
@@ -121,11 +121,10 @@ class SqliteResponseStore(SqliteStore):
         asked = "select 1 from responses where id = ? and owner <> ? limit 1"
         return self._ask(lambda db: db.execute(asked, (response_id, owner)).fetchone()) is not None
 
-    def list(self, owner: str, prefix: str, most: int) -> "list[StoredResponse]":
-        """Responses whose id begins so, the newest first."""
-        asked = "select row from responses where owner = ? and id >= ? and id < ? order by created desc limit ?"
+    def list_ids(self, owner: str, prefix: str, most: int) -> list[str]:
+        asked = "select id from responses where owner = ? and id >= ? and id < ? order by created desc limit ?"
         rows = self._ask(lambda db: db.execute(asked, (owner, prefix, prefix + "\x7f", most)).fetchall())
-        return [found for row in rows if (found := read_row(row[0])) is not None]
+        return [row[0] for row in rows]
 
     def delete(self, owner: str, response_id: str) -> bool:
         return self._ask(lambda db: self._delete(db, owner, response_id))
