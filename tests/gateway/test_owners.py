@@ -38,6 +38,7 @@ def put(*parts: Body, **more: Any) -> Body:
 
 
 TEXT = {"type": "text", "text": "hi"}
+PICTURE = "https://example.test/a.png"
 CALL: Body = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
 SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "x", "annotations": []}]}
 FILE = {"type": "input_file", "file_id": NAME}
@@ -67,6 +68,36 @@ WAYS: dict[str, tuple[str, Body]] = {
         RESPONSES,
         asked(tools=[{"type": "code_interpreter", "container": {"type": "auto", "file_ids": [NAME]}}]),
     ),
+    "a file beside its content": (
+        RESPONSES,
+        asked({"role": "user", "content": [{**FILE, "file_data": "data:text/plain;base64,aGk="}]}),
+    ),
+    "a picture beside its address": (
+        RESPONSES,
+        asked({"role": "user", "content": [{"type": "input_image", "image_url": PICTURE, "file_id": NAME}]}),
+    ),
+    "chat: a file beside its content": (
+        CHAT,
+        said({"type": "file", "file": {"file_id": NAME, "file_data": "data:text/plain;base64,aGk="}}),
+    ),
+    "anthropic: a file beside its address": (
+        MESSAGES,
+        said({"type": "image", "source": {"type": "url", "url": PICTURE, "file_id": NAME}}),
+    ),
+    "anthropic: a container of a turn": (
+        MESSAGES,
+        {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "hi", "container": NAME}]},
+    ),
+    "gemini: a file in small letters": (GEMINI, put({"file_data": {"file_uri": GEMINI_FILE}})),
+    "gemini: a file in large letters": (GEMINI, put({"fileData": {"fileUri": GEMINI_FILE.replace("https", "HTTPS")}})),
+    "gemini: a file at a port": (GEMINI, put({"fileData": {"fileUri": GEMINI_FILE.replace(".com", ".com:443")}})),
+    "gemini: a file by its name": (GEMINI, put({"fileData": {"fileUri": f"files/{NAME}"}})),
+    "gemini: a store in small letters": (GEMINI, put(tools=[{"file_search": {"file_search_store_names": [NAME]}}])),
+    "gemini: a cache in small letters": (GEMINI, put(cached_content=f"cachedContents/{NAME}")),
+    "gemini: a corpus": (
+        GEMINI,
+        put(tools=[{"retrieval": {"vertex_rag_store": {"rag_resources": [{"rag_corpus": NAME}]}}}]),
+    ),
     "chat: a file": (CHAT, said({"type": "file", "file": {"file_id": NAME}})),
     "chat: spoken before": (CHAT, {"model": "m", "messages": [SPOKEN, {"role": "user", "content": "hi"}]}),
     "anthropic: a file": (MESSAGES, said({"type": "document", "source": {"type": "file", "file_id": NAME}})),
@@ -81,6 +112,11 @@ WAYS: dict[str, tuple[str, Body]] = {
 }
 NAMES = {
     "gemini: a cache": f"cachedContents/{NAME}",
+    "gemini: a cache in small letters": f"cachedContents/{NAME}",
+    "gemini: a file in small letters": GEMINI_FILE,
+    "gemini: a file in large letters": GEMINI_FILE.replace("https", "HTTPS"),
+    "gemini: a file at a port": GEMINI_FILE.replace(".com", ".com:443"),
+    "gemini: a file by its name": f"files/{NAME}",
     "gemini: a file": GEMINI_FILE,
     "gemini: a bucket": f"gs://{NAME}",
 }
@@ -118,6 +154,50 @@ def test_t17_a_key_names_only_things_of_its_own(way: str, keys: KeyStore) -> Non
             assert line.seen == [], "nothing was sent"
             assert post(house.url, door, body, ada).status == 200
             assert NAME in line.seen[-1].body.decode()
+
+
+OWN = "/dragoman/v1/chat"  # extras of any dialect stand beside each value there
+NAMED = {"file_id": NAME, "source": {"type": "file", "file_id": NAME}, "fileData": {"fileUri": GEMINI_FILE}}
+VALUES: dict[str, Body] = {
+    "text": {"kind": "text", "text": "hi"},
+    "picture": {"kind": "image", "url": PICTURE},
+    "document": {"kind": "document", "data": "aGk=", "media_type": "application/pdf"},
+}
+
+
+def own(part: Body, **more: Any) -> Body:
+    return {"model": "m", "messages": [{"role": "user", "parts": [part], **more}]}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values())
+@pytest.mark.parametrize("place", [*VALUES, "turn", "result", "tool", "item", "opaque"])
+def test_t17_an_extra_at_our_own_door_names_nothing_of_another_key(place: str, dialect: str, keys: KeyStore) -> None:
+    """`check_names` saw the values, and not the extras that stand in their place when they are written."""
+    ada, bob = ({"x-api-key": keys.new(name, admin=False)} for name in ("ada", "bob"))
+    extras, text = {dialect: {**NAMED, "type": "input_file"}}, VALUES["text"]
+    match place:
+        case "turn":
+            body = own(text, extras={dialect: {"content": [FILE], "parts": [NAMED]}})
+        case "result":
+            body = own({"kind": "tool_result", "call_id": "c", "parts": [{**text, "extras": extras}]})
+        case "tool":
+            search = {"type": "file_search", "vector_store_ids": [NAME], "fileSearch": {"fileSearchStoreNames": [NAME]}}
+            body = {**own(text), "tools": [{"kind": "function", "name": "f", "extras": {dialect: search}}]}
+        case "item":
+            body = own(text, extras={dialect: {"type": "item_reference", "id": NAME, "file_id": NAME}})
+        case "opaque":
+            body = own({"kind": "opaque", "dialect": dialect, "body": {"type": "item_reference", "id": NAME, **NAMED}})
+        case _:
+            body = own({**VALUES[place], "extras": extras})
+    door = next(path for path, name in DIALECTS.items() if name == dialect)
+    with (
+        faultline(say(200, json.dumps(REPLIES[door]).encode())) as line,
+        open_house(upstream("up", dialect, line.url, models=("m",)), keys=keys) as house,
+    ):
+        house.gateway.store.own(owner(keys, "ada"), [NAME, GEMINI_FILE])
+        assert post(house.url, OWN, body, bob).status == 400
+        assert not any(NAME.encode() in seen.body for seen in line.seen)
+        assert post(house.url, OWN, own(text), ada).status == 200
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -6,24 +6,41 @@ gateway does not know (made by hand, or too long ago) may be named where there i
 """
 
 import asyncio
+import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
 from dragoman.accounts.grants import Holder, matches
+from dragoman.dialects import SPOKEN, find_dialect
 from dragoman.dialects._base import Dialect
+from dragoman.dialects.canonical import NAME as CANONICAL
 from dragoman.dialects.openai_responses.items import MINTED
-from dragoman.errors import UpstreamError
+from dragoman.errors import DecodeError, DragomanError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.routes.table import all_dialects
 from dragoman.gateway.stores.responses import StoreUnavailable
-from dragoman.jsontypes import Json, load_json
-from dragoman.model.messages import Audio, Document, Image, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, Video
+from dragoman.jsontypes import Json, dump_json, load_json
+from dragoman.model.messages import (
+    Audio,
+    Document,
+    Image,
+    Message,
+    Opaque,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    Video,
+)
 from dragoman.model.reply import Reply
-from dragoman.model.request import Request, ServerTool
+from dragoman.model.request import AnyTool, Request, ServerTool
+from dragoman.notes import Notes
 from dragoman.passes.media import PRIVATE_URLS
 from dragoman.upstream.attempts import is_large, off_loop
+from dragoman.wire import WireRequest
 
 if TYPE_CHECKING:
     from dragoman.gateway.state import Gateway
@@ -31,12 +48,26 @@ if TYPE_CHECKING:
 REFERENCE = "item_reference"
 SAID_BY_MODEL = frozenset({"input", "arguments", "args", "code", "metadata"})  # free text: ids in it are not real ids
 MOST_NAMES = 1000  # of one answer
+_WORDS = (Text, ToolCall)
+_CAPITAL = re.compile(r"[A-Z]")
+_PORT = re.compile(r":\d*$")
+_FILE = re.compile(r"/?(?:v\w+/)?files/")  # Gemini's, without its address
 
 
 @cache
 def _naming_keys() -> frozenset[str]:
     keys = {key for dialect in all_dialects() for key in dialect.naming_keys}
-    return frozenset(keys | {kept.key for dialect in all_dialects() for kept in dialect.kept_state})
+    keys |= {kept.key for dialect in all_dialects() for kept in dialect.kept_state}
+    return frozenset(keys | {_CAPITAL.sub(r"_\g<0>", key).lower() for key in keys})  # Google's servers read both
+
+
+def _is_kept_by_provider(url: str) -> bool:
+    """Whether a URL names a thing that a provider keeps, in any spelling."""
+    lower = url.strip().lower()
+    if lower.startswith(("http:", "https:")):
+        host = re.split(r"[/?#\\]", lower.partition(":")[2].lstrip("/\\"), maxsplit=1)[0].rpartition("@")[2]
+        return f"https://{_PORT.sub('', host).rstrip('.')}/" in PRIVATE_URLS
+    return lower.startswith(PRIVATE_URLS) or _FILE.match(lower) is not None
 
 
 # ---------------------------------------------------------------- what a request names
@@ -47,34 +78,36 @@ def find_names(request: Request, *, items: bool) -> set[str]:
     answers, so that an item without its content is found by its id."""
     names: set[str] = set()
     for message in request.messages:
+        if message.extras:
+            names.update(_walk(message.extras))
         for part in message.parts:
-            kind = type(part)  # a long history has hundreds of parts, and most of them name nothing
-            if kind is ToolResult:
-                for inner in part.parts:  # type: ignore[union-attr]  # of a ToolResult
-                    if type(inner) is not Text:
-                        names.update(_name_in_part(inner, items=items))
-            elif kind is not Text and kind is not ToolCall:
+            if not _is_plain(part):  # a long history has hundreds of parts, and most of them name nothing
                 names.update(_name_in_part(part, items=items))
     for tool in request.tools or ():
-        if type(tool) is ServerTool:
-            names.update(_walk(tool.body))
-    for own in request.extras.values():
-        names.update(_walk(own))
+        names.update(_walk(tool.body if isinstance(tool, ServerTool) else tool.extras))
+    names.update(_walk(request.extras))
     return names
 
 
+def _is_plain(part: Part) -> bool:
+    return isinstance(part, _WORDS) and not part.extras
+
+
 def _name_in_part(part: Part, *, items: bool) -> Iterator[str]:
+    if not isinstance(part, Opaque):
+        yield from _walk(part.extras)  # beside the picture or file that was read
     match part:
         case Image() | Document() | Video() | Audio():
             if part.file_id is not None:
                 yield part.file_id
-            if part.url is not None and part.url.startswith(PRIVATE_URLS):
+            if part.url is not None and _is_kept_by_provider(part.url):
                 yield part.url
             if type(part) is Audio and part.id is not None:
                 yield part.id
         case ToolResult():
             for inner in part.parts:
-                yield from _name_in_part(inner, items=items)
+                if not _is_plain(inner):
+                    yield from _name_in_part(inner, items=items)
         case Opaque():
             yield from _walk(part.body)
             if items and part.body.get("type", REFERENCE) == REFERENCE:
@@ -105,12 +138,45 @@ def _texts(value: Json) -> Iterable[str]:
     return [text for text in found if type(text) is str and text and MINTED not in text]
 
 
+def find_written_names(request: Request, stored: Collection[str]) -> set[str]:
+    """What a request of our own client names once it is written. There its writer may put extras of any dialect beside
+    each value, even in the place of what was read. `stored`: dialects whose servers here keep items of answers."""
+    names: set[str] = set()
+    for name in sorted(_find_dialects(request)):
+        dialect = find_dialect(name)
+        try:
+            wire = dialect.encode_request(request, Notes())
+            body = load_json(dump_json(wire.body))
+            written = dialect.decode_request(WireRequest(body=body, path=wire.path), Notes())
+        except (DragomanError, TypeError, AttributeError, KeyError, ValueError, IndexError, RecursionError) as error:
+            raise DecodeError(f"with its extras it is no request of {name}") from error
+        names |= find_names(written, items=name in stored)
+    return names
+
+
+def _find_dialects(request: Request) -> set[str]:
+    """The dialects that parts, messages and tools of a request have extras of."""
+    found: set[str] = set()
+    values: list[Message | AnyTool | Part] = [*request.messages, *(request.tools or ())]
+    for value in values:
+        if isinstance(value, Opaque | ServerTool):
+            found.add(value.dialect)
+        else:
+            found.update(value.extras)
+        if isinstance(value, Message | ToolResult):
+            values.extend(value.parts)
+    return found & {*SPOKEN}
+
+
 async def check_names(gateway: "Gateway", holder: Holder | None, request: Request, dialect: Dialect) -> None:
     """A 400 if a request names a thing that its key may not use. An unknown name looks the same as another key's."""
     if holder is None:
         return
     items = dialect.stores_replies and gateway.now.speaks(dialect.name)
     names = find_names(request, items=items)
+    if dialect.name == CANONICAL:
+        stored = [one.name for one in all_dialects() if one.stores_replies and gateway.now.speaks(one.name)]
+        names |= await asyncio.to_thread(find_written_names, request, stored)
     if names and (name := await find_forbidden(gateway, holder, names)):
         raise UpstreamError(_unknown(name))
 
