@@ -74,12 +74,24 @@ def _find_in_table(table: dict[str, Any], kind: type[Struct], path: _Path) -> _M
     known = {field.name: field for field in fields(kind)}
     for name in table:
         if name not in known and kind.__struct_config__.forbid_unknown_fields:
-            return (*path, name), f"no such key; {suggest(name, known)}"
+            home = _find_home(name, kind)
+            return (*path, name), f"no such key; {f'it is a key of {home}' if home else suggest(name, known)}"
     for name, field in known.items():
         if field.required and name not in table:
             described = schema(field.type).get("description", "")
             return path, f"{name} is needed{f': {described}' if described else ''}"
     return _find_in_items(((name, item, known[name].type) for name, item in table.items() if name in known), path)
+
+
+def _find_home(name: str, kind: type[Struct]) -> str:
+    """The table below this one that has a key of this name, or an empty text."""
+    for field in fields(kind):
+        for one in _options(field.type):
+            named = get_origin(one) is dict  # tables with names, such as [providers.NAME]
+            for table in _options(get_args(one)[1]) if named else [one]:
+                if isinstance(table, type) and issubclass(table, Struct) and name in table.__struct_fields__:
+                    return f"{field.name}.NAME" if named else field.name
+    return ""
 
 
 def _find_in_items(items: Iterable[tuple[str, Any, Any]], path: _Path) -> _Mistake:
@@ -91,11 +103,12 @@ def _find_in_items(items: Iterable[tuple[str, Any, Any]], path: _Path) -> _Mista
     return path, "does not fit"
 
 
-def suggest(name: str, known: Collection[str]) -> str:
+def suggest(name: str, known: Collection[str], otherwise: str = "") -> str:
+    """The nearest name. If none is near: `otherwise`, or all names."""
     from difflib import get_close_matches  # after a mistake only
 
     near = get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]}?" if near else f"expected some of {', '.join(sorted(known))}"
+    return f"did you mean {near[0]}?" if near else otherwise or f"expected some of {', '.join(sorted(known))}"
 
 
 # ---------------------------------------------------------------- types in words

@@ -58,6 +58,14 @@ def test_init_writes_a_file_that_check_likes(run: Run, monkeypatch: pytest.Monke
     assert (code, "--force replaces it" in err) == (1, True)
 
 
+def test_check_says_which_alias_leads_nowhere(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "dragoman.toml").write_text('[aliases]\nfast = "nothere"\nslow = "demo"\n')
+    code, out, _ = run("check")
+    assert code == 0
+    assert "fast -> nothere\n    no provider of the file lists nothere: `dragoman route nothere` asks them\n" in out
+    assert out.endswith("slow -> demo\n")
+
+
 def test_init_without_anything_serves_the_demo(run: Run) -> None:
     assert run("init")[0] == 0
     assert "demo: demo, 1 model" in run("check")[1]

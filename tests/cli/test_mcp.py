@@ -33,6 +33,8 @@ def test_servers_are_added_tried_and_removed_on_the_command_line(
     assert main(["mcp", "remove", "fine"]) == 0
     assert main(["mcp", "remove", "fine"]) == 1
     assert main(["mcp", "add", "x", "ftp://example.org"]) == 2
+    assert main(["mcp", "add", "x", "example.org/mcp"]) == 2
+    assert "an address begins with https://" in capsys.readouterr().err
     assert main(["mcp", "add"]) == 2
     (tmp_path / "home" / "mcp.json").write_text('{"mcpServers": {')
     assert main(["mcp", "list"]) == 2

@@ -97,6 +97,7 @@ def test_what_no_other_format_can_say_is_kept(said: dict[str, Any], found: dict[
     assert back is not None
     assert back.wire == b"\xff{}"
     assert back.messages[0].extras == {"openai_responses": found}
+    store.close()
 
 
 def test_a_row_of_another_version_is_as_if_it_never_was(tmp_path: Path) -> None:

@@ -187,7 +187,23 @@ class Authority:
             .not_valid_before(start)
             .not_valid_after(start + 2 * DAY)
             .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+            # Python 3.13 demands these (RFC 5280, 4.2.1)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
         )
+        if authority:
+            uses = dict.fromkeys(
+                ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"), False
+            )
+            use = x509.KeyUsage(
+                **uses,
+                digital_signature=True,
+                key_cert_sign=True,
+                crl_sign=True,
+                encipher_only=False,
+                decipher_only=False,
+            )
+            builder = builder.add_extension(use, critical=True)
         if names_:
             builder = builder.add_extension(x509.SubjectAlternativeName(names_), critical=False)
         return builder.sign(self.key, hashes.SHA256())
@@ -277,7 +293,13 @@ def vault(authority: Authority, folder: Path, what: str) -> Iterator[Vault]:
         server.close()
 
 
-BAD = ["expired", "for another host", "of another authority", "a stalled handshake"]
+TOLD = {
+    "expired": "not trusted: it has expired",
+    "for another host": "not trusted: it is for another host",
+    "of another authority": "not trusted: its authority is not known here; name it in ca_file or SSL_CERT_FILE",
+    "a stalled handshake": "in time",
+}
+BAD = list(TOLD)
 
 
 @pytest.mark.parametrize("what", ["good", *BAD])
@@ -292,9 +314,26 @@ def test_f30_a_certificate_is_checked_before_anything_is_said(what: str, authori
             return
         code, status = ("timeout", 504) if what == "a stalled handshake" else ("upstream_tls", 502)
         assert (got.status, got.json["error"]["code"]) == (status, code)
+        assert TOLD[what] in got.json["error"]["message"]
         assert server.heard == b"", "the key was not sent"
         tried = sum(house.gateway.metrics.attempts.values())
         assert tried == 1, "not tried again at the same place"
+
+
+def test_f30_a_server_without_tls_is_not_said_to_have_a_bad_certificate() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+
+        def answer_in_plain() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n")
+
+        pool.submit(answer_in_plain)
+        with open_house(one(f"https://127.0.0.1:{listener.getsockname()[1]}")) as house:
+            got = ask(house)
+    assert (got.status, got.json["error"]["code"]) == (502, "upstream_tls")
+    assert "does not speak TLS: should its address begin with http://?" in got.json["error"]["message"]
 
 
 @pytest.mark.parametrize("what", BAD)

@@ -309,6 +309,18 @@ def test_a_bad_entry_is_said_at_once() -> None:
         dragoman.McpServers({"a": {}})
 
 
+def test_a_server_that_does_not_start_is_an_error_unless_it_is_not_needed() -> None:
+    missing = {"clock": {"command": sys.executable, "args": ["-m", "no_such_module_here"]}}
+    with dragoman.Client() as client:
+        with (
+            dragoman.McpServers(missing) as tools,
+            pytest.raises(dragoman.DragomanError, match=r"clock: .*no_such_module_here.*needed=False"),
+        ):
+            client.run("demo", QUESTION, tools=tools)
+        with dragoman.McpServers(missing, needed=False) as tools:
+            assert client.run("demo", QUESTION, tools=tools).text
+
+
 def test_unused_servers_are_not_started() -> None:
     with dragoman.McpServers({"a": "http://127.0.0.1:9/mcp"}) as tools:
         assert tools.describe()[0]["health"] == "unasked"

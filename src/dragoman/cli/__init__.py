@@ -87,7 +87,7 @@ def run_words(words: list[str]) -> int:
         if rest[:1] == ["--"] and hasattr(args, "program"):
             args.program = rest[1:]  # argparse does not assign the words after an option and `--`
         elif rest:
-            parser.error(f"unrecognized arguments: {' '.join(rest)}")
+            find_parser(parser, words).refuse_words(rest)
     except SystemExit as stop:  # argparse has printed the help, the version or an error
         return stop.code if isinstance(stop.code, int) else MISUSED
     if args.command is None:
@@ -102,6 +102,16 @@ def run_words(words: list[str]) -> int:
         missing = f"{error.name} is missing: pip install 'dragoman[{EXTRAS[error.name]}]'"
         print(f"dragoman {command.NAME}: {missing}", file=sys.stderr)
         return FAILED
+
+
+def find_parser(parser: Parser, words: list[str]) -> Parser:
+    """The parser of the command, and of its own command (`keys new`), that these words name."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            named = next((at for at, word in enumerate(words) if word in action.choices), None)
+            if named is not None:
+                return find_parser(cast(Parser, action.choices[words[named]]), words[named + 1 :])
+    return parser
 
 
 def find_commands(words: list[str]) -> tuple[str, ...]:
@@ -122,13 +132,12 @@ class _Overview(argparse.HelpFormatter):
         self._action_max_length = 13  # argparse measures commands without their indent
 
 
-def build_parser(names: Sequence[str]) -> argparse.ArgumentParser:
+def build_parser(names: Sequence[str]) -> Parser:
     parser = Parser(
         prog="dragoman",
         description="Any LLM client, any LLM provider: translates between their protocols, and reports every loss.",
         epilog="`dragoman COMMAND --help` explains one command. Try `dragoman ask hello`: it needs no key.",
         formatter_class=_Overview,
-        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"dragoman {__version__}")
     parser.set_defaults(command=None)
@@ -136,7 +145,7 @@ def build_parser(names: Sequence[str]) -> argparse.ArgumentParser:
     for name in names:
         command = load_command(name)
         about = f"{command.HELP[0].upper()}{command.HELP[1:]}."
-        sub = commands.add_parser(command.NAME, help=command.HELP, description=about, allow_abbrev=False)
+        sub = commands.add_parser(command.NAME, help=command.HELP, description=about)
         command.add_arguments(sub)
         sub.set_defaults(command=command)
     return parser

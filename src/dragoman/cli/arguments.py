@@ -11,9 +11,25 @@ MOST_PORT = 65_535
 class Parser(argparse.ArgumentParser):
     """Says what was expected and what was found, and where the help is."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **options})  # also for the actions of a command, as in `keys new`
+
     def error(self, message: str) -> NoReturn:
+        actions = next((a for a in self._actions if a.metavar == "ACTION" and a.choices), None)
+        if actions is not None and message.endswith(": ACTION"):
+            message = f"expected an action: {', '.join(map(str, actions.choices or ()))}"
         self.print_usage(sys.stderr)
         self.exit(2, f"{self.prog}: error: {message}\n`{self.prog} --help` explains it.\n")
+
+    def refuse_words(self, words: list[str]) -> NoReturn:
+        """An error about words that no option and no argument takes."""
+        option = next((word for word in words if word.startswith("-")), "").partition("=")[0]
+        if not option:
+            self.error(f"there is no place for {' '.join(map(repr, words))}")
+        from difflib import get_close_matches  # only for an error
+
+        near = get_close_matches(option, self._option_string_actions, n=1)
+        self.error(f"there is no option {option}" + (f"; did you mean {near[0]}?" if near else ""))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:

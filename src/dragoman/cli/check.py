@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     from dragoman.gateway.process.run import MISCONFIGURED
     from dragoman.gateway.process.startup import ServeOptions, check_exposure, make_access, settle
     from dragoman.gateway.stores.engines import open_database, probe_engines
+    from dragoman.upstream.routing import choose
 
     try:
         settings = settle(ServeOptions(config=args.file or args.config), os.environ)
@@ -61,8 +62,13 @@ def run(args: argparse.Namespace) -> int:
     for place, away in asyncio.run(probe_engines(settings)):
         print(f"  {place}: {paint(away, 'red', sys.stdout) if away else 'answers'}")
         bad = bad or bool(away)
+    routes = settings.routes()
     for alias, models in settings.aliases.items():
+        unknown = [model for model in models if not choose(routes, model, lambda: 0.0).targets]
         print(f"  {alias} -> {', then '.join(models)}")
+        for model in unknown:
+            doubt = f"no provider of the file lists {model}: `dragoman route {model}` asks them"
+            print(f"    {paint(doubt, 'yellow', sys.stdout)}")
     return 1 if bad else 0
 
 

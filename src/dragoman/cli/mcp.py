@@ -4,6 +4,8 @@ import argparse
 import asyncio
 import getpass
 import os
+import re
+import shutil
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 NAME = "mcp"
 HELP = "list, add, remove and try MCP servers"
+HOST = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?(/|$)|[\w-]+:\d+(/|$)")
 EPILOG = """actions:
   list                          every server, its health and its tools
   add NAME URL                  a server at an address (--header, --bearer)
@@ -106,6 +109,8 @@ def add(servers: ServerPool, args: argparse.Namespace) -> int:
             headers = dict(split(option, ":", "--header") for option in args.header)
             more: JsonObject = {"headers": headers} if headers else {}
             replaced = servers.add(name, url, more | ({"bearer": args.bearer} if args.bearer else {}))
+        case [_, address] if not args.program and lacks_scheme(address):
+            raise BadServerError(f"{address} is no program here; an address begins with https:// or http://")
         case [name, program, *rest]:
             env = dict(split(option, "=", "--env") for option in args.env)
             row: JsonObject = {"command": program} | ({"args": rest} if rest else {}) | ({"env": env} if env else {})
@@ -114,6 +119,11 @@ def add(servers: ServerPool, args: argparse.Namespace) -> int:
             raise BadServerError("expected add NAME URL, or add NAME -- PROGRAM ARG...")
     print(f"{'changed' if replaced else 'added'} {name} in {servers.registry.path}")
     return 0
+
+
+def lacks_scheme(word: str) -> bool:
+    """`example.org/mcp`, `localhost:9000`: an address without its beginning, and no program of this machine."""
+    return HOST.match(word) is not None and shutil.which(word) is None
 
 
 def split(text: str, mark: str, option: str) -> tuple[str, str]:

@@ -41,6 +41,10 @@ class MissingPackageError(DragomanError):
     """The mcp package is not installed."""
 
 
+class ServerNotRunningError(DragomanError):
+    """A server that a program needs did not start, or cannot be reached."""
+
+
 class ServerPool:
     def __init__(
         self,
@@ -291,14 +295,24 @@ class McpServers:
     started end then.
     """
 
-    def __init__(self, servers: Mapping[str, str | Mapping[str, Any]], *, folder: str | Path | None = None) -> None:
+    def __init__(
+        self,
+        servers: Mapping[str, str | Mapping[str, Any]],
+        *,
+        folder: str | Path | None = None,
+        needed: bool = True,
+    ) -> None:
         """`folder` keeps approvals and tokens. The folder of dragoman's state (`DRAGOMAN_HOME`) has the tokens of
-        `dragoman mcp login`. Without a folder they are deleted at the end."""
+        `dragoman mcp login`. Without a folder they are deleted at the end.
+
+        A server that does not start is an error at its first use. With `needed=False` the tools of the other servers
+        are used without it."""
         rows = {name: row if isinstance(row, str) else dict(row) for name, row in servers.items()}
         specs = {name: read_spec(name, row, "McpServers", name) for name, row in rows.items()}
         self._temporary_folder = Path(tempfile.mkdtemp(prefix="dragoman-mcp-"))
         state_folder = Path(folder) if folder is not None else self._temporary_folder
         self._pool = ServerPool(Registry(self._temporary_folder / "mcp.json"), specs, folder=state_folder)
+        self._needed = needed
         self._toolbox: McpToolbox | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # of the connections
 
@@ -310,7 +324,19 @@ class McpServers:
         return self._toolbox
 
     async def list_tools(self) -> list[Tool]:
-        return await (await self._open()).list_tools()
+        tools = await (await self._open()).list_tools()
+        if self._needed:
+            self._check_running()
+            self._needed = False  # a server that ran once may be away for a while: its calls say so
+        return tools
+
+    def _check_running(self) -> None:
+        away = [row for row in self.describe() if row["health"] not in ("up", "disabled")]
+        if away:
+            reasons = "; ".join(f"{row['name']}: {row['last_error'] or 'it does not answer'}" for row in away)
+            raise ServerNotRunningError(
+                f"MCP server not running: {reasons} (McpServers(..., needed=False) goes on without it)"
+            )
 
     async def run(self, call: ToolCall) -> ToolResult:
         return await (await self._open()).run(call)

@@ -258,8 +258,7 @@ def unreached(error: OSError) -> Failure:
         case ssl.SSLError() if _refuses_protocol(error):
             return http2_only()
         case ssl.SSLError():
-            words = "the upstream's TLS certificate is not trusted"
-            return Failure(kind="server_error", status=502, code="upstream_tls", message=words)
+            return Failure(kind="server_error", status=502, code="upstream_tls", message=_explain_tls(error))
         case TimeoutError():
             words = "the upstream did not accept the connection in time"
             return Failure(kind="timed_out", status=504, code="upstream_connect", message=words)
@@ -290,6 +289,24 @@ def hung_up(after_s: float) -> Failure:
     else:
         code, words = "upstream_gave_up", f"the upstream hung up after {after_s:.0f} s of work"
     return Failure(kind="server_error", status=502, code=code, message=words)
+
+
+# Numbers of OpenSSL (X509_V_ERR_...). https://docs.openssl.org/3.3/man3/X509_STORE_CTX_get_error/ (read 2026-11-18)
+_UNKNOWN_AUTHORITY, _EXPIRED, _OTHER_HOST = (2, 18, 19, 20, 21, 27), (9, 10), (62, 64)
+
+
+def _explain_tls(error: ssl.SSLError) -> str:
+    """Why there is no TLS, and what helps. OpenSSL's own words may name the host."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        words = "the upstream's TLS certificate is not trusted"
+        if error.verify_code in _UNKNOWN_AUTHORITY:
+            return f"{words}: its authority is not known here; name it in ca_file or SSL_CERT_FILE"
+        if error.verify_code in _EXPIRED:
+            return f"{words}: it has expired or is not valid yet; check the clock of this machine, too"
+        return f"{words}: {'it is for another host' if error.verify_code in _OTHER_HOST else error.verify_message}"
+    if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"):
+        return "the upstream does not speak TLS: should its address begin with http://?"
+    return "the upstream broke off the TLS handshake; some want a certificate of yours (client_cert, client_key)"
 
 
 def _refuses_protocol(error: ssl.SSLError) -> bool:

@@ -75,7 +75,7 @@ def guess_provider(models: tuple[str, ...]) -> str:
 def _find_kind(name: str, table: ProviderTable, file: str, at: str, rows: Rows | None) -> Kind:
     kinds = (rows or load_rows()).kinds
     if table.kind and table.kind not in kinds:
-        raise ConfigError(file, f"{at}.kind", f"no such kind {table.kind!r}; there are {', '.join(kinds)}")
+        raise ConfigError(file, f"{at}.kind", f"no such kind {table.kind!r}; {suggest(table.kind, kinds)}")
     return kinds.get(table.kind or KIND_ALIASES.get(name, name), kinds[DEFAULT_KIND])
 
 
@@ -83,8 +83,11 @@ def _base_url(name: str, table: ProviderTable, kind: Kind, dialect: str, file: s
     usual = "" if kind.name == DEFAULT_KIND else kind.url_of(dialect)
     url = usual if table.base_url is None else table.base_url
     at = f"providers.{name}.base_url"
-    if not url or "{" in url:
-        raise ConfigError(file, at, f"is needed for {name}" + (f" ({url})" if url else ""))
+    if not url:
+        near = suggest(name, load_rows().kinds, "`dragoman providers` lists the names that need none")
+        raise ConfigError(file, at, f"is needed for {name}; {near}")
+    if "{" in url:
+        raise ConfigError(file, at, f"is needed for {name} ({url})")
     if not BASE_URL.fullmatch(url):
         raise ConfigError(file, at, "expected http(s)://host[:port][/path]")
     return url
