@@ -330,8 +330,8 @@ def test_a_folder_keeps_approvals(tmp_path: Path) -> None:
     changed = tmp_path / "changed"
     row = {"command": sys.executable, "args": ["-S", str(HERE / "bad_server.py"), "rug", str(changed)]}
 
-    async def offered(**more: Path) -> int:
-        async with dragoman.McpServers({"rug": row}, **more) as tools:
+    async def offered(folder: Path | None = None) -> int:
+        async with dragoman.McpServers({"rug": row}, folder=folder) as tools:
             return len(await tools.list_tools())
 
     assert asyncio.run(offered(folder=tmp_path / "kept")) == 1

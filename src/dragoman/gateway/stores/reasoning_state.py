@@ -27,8 +27,8 @@ create index if not exists state_by_age on reasoning_state (created);
 create index if not exists state_by_owner on reasoning_state (owner, created);
 """
 _DELETE_OLDEST = """
-delete from reasoning_state where owner = ?1 and key in
-    (select key from reasoning_state where owner = ?1 order by created limit ?2)
+delete from reasoning_state where (owner, key) in
+    (select owner, key from reasoning_state where owner = ? order by created limit ?)
 """
 
 

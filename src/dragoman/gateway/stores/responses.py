@@ -37,7 +37,7 @@ create table if not exists owned (name text primary key, owner text not null, cr
 create index if not exists owned_by_owner on owned (owner, created);
 """
 _DELETE_OLDEST = """
-delete from responses where owner = ?1 and id in (select id from responses where owner = ?1 order by created limit ?2)
+delete from responses where (owner, id) in (select owner, id from responses where owner = ? order by created limit ?)
 """
 _FORGET_OLDEST = """
 delete from owned where name in (select name from owned where owner = ? order by created limit ?)
