@@ -141,6 +141,7 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "plain request": (),  # test_plain_requests.py
     "known head": (),  # test_repeated_heads.py
     "judged head": (),  # test_repeated_heads.py
+    "plain way": (),  # tests/gateway/test_plain_way.py
 }
 
 

@@ -14,6 +14,7 @@ from dragoman.gateway.access.auth import INSIDE
 from dragoman.gateway.conversation import converse, read_hops
 from dragoman.gateway.error_responses import fail, refuse, turned_away
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
+from dragoman.gateway.plain_way import PlainWay
 from dragoman.gateway.routes import (
     admin,
     cache,
@@ -148,20 +149,25 @@ class App:
         self._ids = _Ids()
         self.new_id = self._ids.next
 
-    async def handle(self, http: HttpRequest) -> HttpResponse:
-        """Never raises, except CancelledError: then the client has left and everything is released."""
-        given = http.headers.get("x-request-id", "")
-        http.unique_id = self._ids.next()
-        http.id = given if given and _ID.fullmatch(given) else http.unique_id
+    async def handle(self, http: HttpRequest, sent: PlainWay | None = None) -> HttpResponse:
+        """Never raises, except CancelledError: then the client has left and everything is released. `sent`: it was sent
+        to an upstream already."""
+        if sent is None:
+            given = http.headers.get("x-request-id", "")
+            http.unique_id = self._ids.next()
+            http.id = given if given and _ID.fullmatch(given) else http.unique_id
         match = http.facts.match
         if match is None:
             match = http.facts.match = self.table.find(http.method, http.path)
         dialect = dialect_of(match, http)
         try:
-            if self.gateway.now.access.tokens is not None:
-                await self.gateway.now.access.prepare(http)
-            self._judge(http, match)
-            if match is None:
+            if sent is None:
+                if self.gateway.now.access.tokens is not None:
+                    await self.gateway.now.access.prepare(http)
+                self._judge(http, match)
+            if sent is not None:
+                response = await sent.go_on()
+            elif match is None:
                 response = self._unmatched(http)
             else:
                 response = await HANDLERS[match.route.door.serves](self.gateway, http, match)

@@ -9,6 +9,7 @@ import logging
 import re
 import sys
 from collections import deque
+from collections.abc import Coroutine
 from functools import lru_cache
 from http import HTTPStatus
 from math import inf
@@ -21,6 +22,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.client_exchange import ClientExchange, nothing_more
 from dragoman.gateway.config.settings import RequestLimits
 from dragoman.gateway.http import NONE_REPEATED, HeadFacts, HttpRequest, HttpResponse
+from dragoman.gateway.plain_way import PlainWay, begin
 from dragoman.log_line import LogLine
 from dragoman.upstream.http.request import write_head
 
@@ -103,7 +105,7 @@ class ClientConnection(asyncio.Protocol):
         *("_again", "_client", "_counted", "_deaf", "_head_size", "_headers", "_heading", "_heads_left"),
         *("_incoming", "_known", "_leaving", "_limits", "_lost", "_open", "_parser", "_paused", "_port", "_queue"),
         *("_refusal", "_repeated", "_running", "_served", "_stall_timer", "_task", "_timer", "_timer_at"),
-        *("_unsent", "_until", "_unwanted", "_url"),
+        *("_unsent", "_until", "_unwanted", "_url", "_way"),
         *("app", "loop", "stalled", "transport"),
     )
 
@@ -130,6 +132,7 @@ class ClientConnection(asyncio.Protocol):
         self._heads_left = MOST_HEADS
         self._running: ClientExchange | None = None  # the request that is being answered
         self._task: asyncio.Task[None] | None = None
+        self._way: PlainWay | None = None  # of the request that is being answered, if there is no task for it
         self._paused = self._lost = self._leaving = self._served = False
         self._deaf = False  # bytes that still arrive are thrown away
         self._unwanted = 0  # bytes that arrived since then
@@ -240,6 +243,13 @@ class ClientConnection(asyncio.Protocol):
                 timer.cancel()
         self._timer = self._stall_timer = None
         self._resume()
+        if self._way is not None:
+            self._way.leave()  # as a task it has to run before it can be cancelled
+            self.loop.call_soon(self._cancel)
+        else:
+            self._cancel()
+
+    def _cancel(self) -> None:
         if self._task is not None:
             self._task.add_done_callback(self._open.tasks.discard)  # one that has not begun does not reach `_end`
             self._task.cancel()
@@ -282,7 +292,9 @@ class ClientConnection(asyncio.Protocol):
     def shutdown(self) -> None:
         """The server shuts down: this connection ends after its answer, or after a short wait."""
         self._leaving = True
-        if self._task is None:
+        if self._way is not None:
+            self._way.leave()  # so that it is among the tasks that the server waits for
+        elif self._running is None:
             self._expect(LINGER_S)
 
     # ---- of the parser
@@ -351,21 +363,39 @@ class ClientConnection(asyncio.Protocol):
     # ---- answers, one after the other
 
     def _go_on(self) -> None:
-        if self._task is None and self._queue:
+        if self._running is None and self._queue:
             self._served, self._until = True, _BUSY
-            self._running = self._queue.popleft()
-            task = self._task = asyncio.Task(
-                self._serve(self._running), loop=self.loop, name="request"
-            )  # a name: else one is made
-            self._open.tasks.add(task)  # `_end` takes it out
+            exchange = self._running = self._queue.popleft()
+            gateway = self.app.gateway
+            gateway.metrics.running += 1
+            if (way := begin(gateway, self, exchange, self.app.new_id)) is not None:  # fast path: plain way
+                self._way = way
+            else:
+                self._start(self._serve(exchange))
         if len(self._queue) > MOST_AHEAD:
             self.pause_reading()  # a client that pipelines has to wait
 
-    async def _serve(self, exchange: ClientExchange) -> None:
-        http, metrics = exchange.http, self.app.gateway.metrics
-        metrics.running += 1
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._task = asyncio.Task(work, loop=self.loop, name="request")  # a name: else one is made
+        self._open.tasks.add(task)  # `_end` takes it out
+
+    def take_over(self, exchange: ClientExchange) -> None:
+        way, self._way = self._way, None
+        self._start(self._serve(exchange, way))
+
+    def end_plain(self, exchange: ClientExchange, response: HttpResponse) -> None:
+        self._way = None
         try:
-            response = await self.app.handle(http)
+            self._begin_answer(exchange, response)
+        except Exception as error:
+            self._give_up(exchange, error)
+        finally:
+            self._release(exchange)
+
+    async def _serve(self, exchange: ClientExchange, way: PlainWay | None = None) -> None:
+        """`way`: that it has gone already."""
+        try:
+            response = await self.app.handle(exchange.http, way)
             try:
                 await self._answer(exchange, response)
             finally:
@@ -375,17 +405,30 @@ class ClientConnection(asyncio.Protocol):
             if not self._lost:
                 raise
         except Exception as error:
-            log.warning(LogLine("answer_failed", {"id": http.id, "error": type(error).__name__}))
-            self._give_up(exchange)
+            self._give_up(exchange, error)
         finally:
-            metrics.running -= 1
-            if http.scope is not None:
-                http.scope.finish()
-                http.scope = None  # breaks a reference cycle
-            http.read, http.direct = nothing_more, None  # breaks others
-            self._end(exchange)
+            self._release(exchange)
+
+    def _release(self, exchange: ClientExchange) -> None:
+        """Gives back what a request uses, and goes on with the next one."""
+        http = exchange.http
+        self.app.gateway.metrics.running -= 1
+        if http.scope is not None:
+            http.scope.finish()
+            http.scope = None  # breaks a reference cycle
+        http.read, http.direct = nothing_more, None  # breaks others
+        self._end(exchange)
 
     async def _answer(self, exchange: ClientExchange, response: HttpResponse) -> None:
+        self._begin_answer(exchange, response)
+        if response.stream is None or exchange.http.method == "HEAD":
+            return
+        await response.stream(exchange.write)
+        if exchange.chunked:
+            self.transport.write(b"0\r\n\r\n")
+
+    def _begin_answer(self, exchange: ClientExchange, response: HttpResponse) -> None:
+        """Writes the head, and the body if it is whole."""
         fields, stream = response.headers, response.stream
         if stream is None:
             fields["content-length"] = str(len(response.body))
@@ -397,16 +440,11 @@ class ClientConnection(asyncio.Protocol):
             fields["connection"] = "close"
         head = write_head(_STATUS.get(response.status) or f"HTTP/1.1 {response.status} ", fields)
         exchange.begun = True
-        if stream is None or exchange.http.method == "HEAD":
-            self.transport.write(head if exchange.http.method == "HEAD" else head + response.body)
-            return
-        self.transport.write(head)
-        await stream(exchange.write)
-        if exchange.chunked:
-            self.transport.write(b"0\r\n\r\n")
+        self.transport.write(head if exchange.http.method == "HEAD" else head + response.body)
 
-    def _give_up(self, exchange: ClientExchange) -> None:
+    def _give_up(self, exchange: ClientExchange, error: Exception) -> None:
         """Cuts the connection if an answer cannot be written to its end, so that no client takes it for complete."""
+        log.warning(LogLine("answer_failed", {"id": exchange.http.id, "error": type(error).__name__}))
         if exchange.begun:
             self.transport.abort()
         else:
@@ -437,7 +475,7 @@ class ClientConnection(asyncio.Protocol):
         self._deaf = True
         if self._incoming is not None:
             self._incoming.fail(status, _WORDS[status])  # the app answers it
-        elif self._task is not None or self._queue:
+        elif self._running is not None or self._queue:
             self._refusal = status
         else:
             self._write_refusal(status)

@@ -97,6 +97,12 @@ class ClientExchange:
         pieces, self._pieces = self._pieces, []
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
+    def peek(self) -> bytes | None:
+        """The body, if all of it came in one piece and within the limit. `read` will return it, too."""
+        if not self.done or self._fault is not None or len(self._pieces) != 1 or self._size > self.limit:
+            return None
+        return self._pieces[0]
+
     async def _arrive(self) -> None:
         connection = self._connection
         if self.expects:

@@ -39,7 +39,7 @@ from dragoman.notes import MOST_PLACES, Locate, Note, Notes
 from dragoman.reasoning_state.carry import carry_reply, take_back_state
 from dragoman.reasoning_state.envelope import has_mark
 from dragoman.upstream.answer import OpenAnswer
-from dragoman.upstream.attempts import Job, is_large, off_loop
+from dragoman.upstream.attempts import Begun, Job, is_large, off_loop
 from dragoman.upstream.fan_out import ask_each
 from dragoman.upstream.render import choose_dialect, render, split
 from dragoman.upstream.routing import find_nearest, hint_key, is_legal_model
@@ -326,8 +326,8 @@ def read_hops(http: HttpRequest) -> int:
     return hops
 
 
-async def answer_with(scope: Scope) -> HttpResponse:
-    """Sends the request to an upstream and answers the client with what comes back."""
+async def answer_with(scope: Scope, begun: Begun | None = None) -> HttpResponse:
+    """Sends the request to an upstream and answers the client with what comes back. `begun`: it was sent already."""
     gateway, client_request = scope.gateway, scope.client_request
     if client_request is None:
         raise DecodeError("nothing was asked")
@@ -352,6 +352,7 @@ async def answer_with(scope: Scope) -> HttpResponse:
         trace=scope.trace.start_attempt if scope.trace is not None else None,
         keep_wire=scope.keep,
         large=scope.large,
+        begun=begun,
     )
     scope.answer = await (gateway.sender.ask(job) if copies == 1 else ask_each(gateway.sender, job, copies))
     response = await respond(scope, stream=stream)
@@ -371,8 +372,13 @@ async def respond(scope: Scope, *, stream: bool) -> HttpResponse:
         headers["cache-control"] = "no-cache"
         headers["x-accel-buffering"] = "no"
         return HttpResponse(200, headers=headers, stream=StreamWriter(scope).run, close=scope.finish)
-    body = await whole(scope, scope.answer)
-    headers = reply_headers(scope)  # last: encoding the answer may add notes
+    return respond_whole(scope, await whole(scope, scope.answer))
+
+
+def respond_whole(scope: Scope, body: bytes) -> HttpResponse:
+    """A whole answer. Its notes are complete now: encoding it may have added some."""
+    scope.status = 200
+    headers = reply_headers(scope)
     headers["content-type"] = JSON_TYPE
     if cost := scope.cost_text:
         headers["x-dragoman-cost"] = cost

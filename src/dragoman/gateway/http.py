@@ -9,6 +9,7 @@ from dragoman.jsontypes import Json, dump_json
 from dragoman.notes import Refusable
 
 if TYPE_CHECKING:
+    from dragoman.gateway.plain_way import PlainHead
     from dragoman.gateway.routes.table import Match
 
 JSON_TYPE = "application/json"
@@ -45,7 +46,7 @@ class HeadFacts:
     """What was found out from the head of a request alone. The next request of a client mostly has the same head, and
     then it is known. Facts of a configuration are kept beside what they were made from."""
 
-    __slots__ = ("carried", "digest", "hops", "judged_by", "key", "match", "refuse")
+    __slots__ = ("carried", "digest", "hops", "judged_by", "key", "match", "plain", "refuse")
 
     def __init__(self) -> None:
         self.match: Match | None = None
@@ -54,6 +55,7 @@ class HeadFacts:
         self.digest: tuple[object, str] | None = None  # of the key, and the table whose pepper it was made with
         self.hops: int | None = None
         self.refuse: frozenset[Refusable] | None = None
+        self.plain: tuple[object, PlainHead | None] | None = None  # the Generation that it was made for
         self.carried: tuple[object, Headers] | None = None  # a dialect, and its headers
 
 

@@ -98,10 +98,15 @@ class Generation:
         self.models = list_models(self.routes)
         self._known = {}
 
+    @property
+    def chooses_by_more_than_the_model(self) -> bool:
+        """Whether a rule, a weight or an earlier request of the conversation may choose the targets of a request."""
+        return bool(self.routes.rules) or self._weighted
+
     def route(self, request: Request, client: str, dice: Callable[[], float]) -> list[tuple[UpstreamState, Target]]:
         """Targets for a request: by the rules of the configuration, else by its model's name. A conversation stays
         where it was, so that the upstream's prompt cache stays warm; only a rule before its own can move it."""
-        if not self.routes.rules and not self._weighted:
+        if not self.chooses_by_more_than_the_model:
             return self.targets(request.model, dice)
         key = _conversation_key(request, client)
         rule, last = find_rule(self.routes, request), None

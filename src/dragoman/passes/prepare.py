@@ -51,7 +51,7 @@ from dragoman.passes.rename import NOTHING, rename, rename_arguments
 from dragoman.passes.schemas import adapt_schemas
 from dragoman.passes.server_history import tell_server_history
 from dragoman.passes.server_tools import has_foreign
-from dragoman.passes.system import drop_billing, place_system
+from dragoman.passes.system import drop_billing, is_billed, place_system
 from dragoman.passes.thinking import fit_forced_choice, fit_sampling, fit_thinking
 from dragoman.passes.turn_keys import fit_turn_keys, say_newer_settings, say_newer_turns
 from dragoman.passes.turns import (
@@ -236,6 +236,7 @@ STEPS: tuple[PassStep, ...] = (
 )
 
 MOST_PLANS = 1_000
+SAMPLE = Text(text="words")
 _plans: dict[
     int, tuple[Profile, tuple[PassStep, ...]]
 ] = {}  # by identity; the profile is kept, so that its id stays its
@@ -250,6 +251,31 @@ def _plan(profile: Profile) -> tuple[PassStep, ...]:
             _plans.clear()
         _plans[id(profile)] = known
     return known[1]
+
+
+_WORDS = (drop_empty_text, open_window)  # passes for every request that look at its words
+_left_alone: dict[tuple[int, tuple[str, ...]], tuple[Profile, bool]] = {}  # by identity of the profile, and roles
+
+
+def leaves_alone(request: Request, profile: Profile) -> bool:
+    """For a request with a model and texts, and nothing else: whether `prepare` changes and notes nothing. It depends
+    on the roles alone, so it is found out once for each row of them."""
+    roles = tuple([message.role for message in request.messages])
+    known = _left_alone.get((id(profile), roles))
+    if known is None:
+        known = (profile, _changes_nothing(request, profile))
+        if len(_left_alone) >= MOST_PLANS:
+            _left_alone.clear()
+        _left_alone[id(profile), roles] = known
+    return known[1] and not is_billed(request)
+
+
+def _changes_nothing(request: Request, profile: Profile) -> bool:
+    if any(step.run in _WORDS for step in _plan(profile)) and not profile.takes_all:
+        return False
+    sample = replace(request, messages=tuple([replace(one, parts=(SAMPLE,)) for one in request.messages]))
+    notes = Notes()
+    return prepare(sample, profile, notes).request == sample and not len(notes)
 
 
 def legalise(request: Request, profile: Profile, notes: Notes) -> Request:

@@ -119,6 +119,15 @@ def _give_to_user(request: Request, lead: int, notes: Notes) -> Request:
 BILLING = "x-anthropic-billing-header:"
 
 
+def is_billed(request: Request) -> bool:
+    """Whether a text of a request may be such a line."""
+    for message in request.messages:
+        for part in message.parts:
+            if type(part) is Text and part.text.startswith(BILLING):
+                return True
+    return False
+
+
 def drop_billing(request: Request, profile: Profile, notes: Notes) -> Request:
     lead = count_lead(request.messages)
     texts = [part.text for message in request.messages[:lead] for part in message.parts if type(part) is Text]

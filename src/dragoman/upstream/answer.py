@@ -22,7 +22,7 @@ from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply, Usage
 from dragoman.notes import MOST_PLACES, Notes
 from dragoman.upstream.admission import Ticket
-from dragoman.upstream.attempts import Attempt, Attempts, Job, WireTimes, is_large, off_loop
+from dragoman.upstream.attempts import Attempt, Attempts, Begun, Job, WireTimes, is_large, off_loop
 from dragoman.upstream.failures import MAX_ERROR_BYTES, malformed, redact, redact_error, too_late, unreadable
 from dragoman.upstream.http.request import RequestHead, build_headers, join_url
 from dragoman.upstream.keys import Key
@@ -176,27 +176,27 @@ class UpstreamAnswer:
         if job.keep_wire:
             attempt.body = self.call.body
             attempt.times = self._times = WireTimes(began=self._clock(), dialect=self.call.dialect.name)
-        began, waiter = self._clock(), self._state.admission_waiter
-        self._state.budget.in_flight += 1
-        self._state.breaker(self._key, self.target.model).begin(began)
+        began, begun, job.begun = self._clock(), job.begun, None
         traced = job.trace(attempt) if job.trace is not None else None
+        if begun is None:
+            self._state.budget.in_flight += 1
+            self._state.breaker(self._key, self.target.model).begin(began)
+        else:
+            began, self._ticket, self._sent = begun.began, begun.ticket, True
         try:
-            ticket = Ticket(job.client, job.tokens)
-            if not waiter.enter_now(ticket, began):
-                attempt.waited_s = await waiter.enter(ticket, job.deadline - self._clock())
-            self._ticket = ticket
+            if begun is None:
+                self._ticket = await self._enter(job, attempt, began)
             if self._state.spec.kind == DEMO and self.call.request is not None:
                 from dragoman.demo.model import demo_events  # most gateways have no demo model
 
                 self._take_demo(job, demo_events(self.call.request))
             else:
-                await self._send(job, attempts, transport, attempt, wall, traced)
+                await self._send(job, attempts, transport, attempt, wall, traced, begun)
         except UpstreamError as error:
             if secret is not None:
                 redact_error(error, secret)
             attempt.failure, attempt.seconds = error.failure.code or error.failure.kind, self._clock() - began
-            if log.isEnabledFor(logging.DEBUG):
-                _log_attempt(attempt, error.failure.message)
+            log_attempt(attempt, error.failure.message)
             self._drop()
             raise
         except BaseException:
@@ -204,8 +204,14 @@ class UpstreamAnswer:
             self.close()
             raise
         self._state.sent += 1
-        if log.isEnabledFor(logging.DEBUG):
-            _log_attempt(attempt)
+        log_attempt(attempt)
+
+    async def _enter(self, job: Job, attempt: Attempt, now: float) -> Ticket:
+        """Takes a place at the upstream's limits."""
+        ticket, waiter = Ticket(job.client, job.tokens), self._state.admission_waiter
+        if not waiter.enter_now(ticket, now):
+            attempt.waited_s = await waiter.enter(ticket, job.deadline - self._clock())
+        return ticket
 
     def keep(self, reply: Reply) -> None:
         """An answer that came before, because asking for a better one failed. Nothing is sent."""
@@ -238,11 +244,13 @@ class UpstreamAnswer:
         attempt: Attempt,
         wall: Callable[[], float],
         traced: dict[str, str] | None,
+        begun: Begun | None,
     ) -> None:
         spec = self._state.spec
-        timeouts, left = spec.timeouts, job.deadline - self._clock()
+        timeouts = spec.timeouts
+        left = job.deadline - (self._clock() if begun is None else begun.began)
         opened = self._opened = await transport.send(
-            find_head(self._state, self._key, self.call, traced),
+            find_head(self._state, self._key, self.call.path, self.call.headers, traced),
             self.call.body,
             timeouts,
             min(left, timeouts.headers_s) if job.stream else left,
@@ -252,6 +260,7 @@ class UpstreamAnswer:
             attempts.count_resend,
             min(left, timeouts.first_s),
             spec.network,
+            begun.asked if begun is not None else None,
         )
         self.headers = opened.headers
         attempt.status = opened.status
@@ -558,17 +567,19 @@ class UpstreamAnswer:
         return self._request_hash or (hash(self._request) if self._request else None)
 
 
-def find_head(state: UpstreamState, key: Key, call: UpstreamCall, traced: dict[str, str] | None) -> RequestHead:
-    """The head of a call. Most calls of a client have one of a few heads."""
-    at = (call.path, key.number, tuple(call.headers.items()))
+def find_head(
+    state: UpstreamState, key: Key, path: str, own: dict[str, str], traced: dict[str, str] | None = None
+) -> RequestHead:
+    """The head of a call. Most calls of a client have one of a few heads. `own`: the headers of the call itself."""
+    at = (path, key.number, tuple(own.items()))
     known = state.heads.get(at) if traced is None else None
     if known is not None:
         return known
     spec = state.spec
-    headers = build_headers(call.headers, spec.headers, spec.auth, key, state.origin)
+    headers = build_headers(own, spec.headers, spec.auth, key, state.origin)
     if traced is not None:
         headers.update(traced)
-    head = make_head(join_url(spec.base_url, call.path), headers, spec.network)
+    head = make_head(join_url(spec.base_url, path), headers, spec.network)
     if traced is None:
         if len(state.heads) >= MOST_HEADS:  # clients choose a part of the key, so it could grow for ever
             state.heads.clear()
@@ -576,7 +587,9 @@ def find_head(state: UpstreamState, key: Key, call: UpstreamCall, traced: dict[s
     return head
 
 
-def _log_attempt(attempt: Attempt, why: str = "") -> None:
+def log_attempt(attempt: Attempt, why: str = "") -> None:
+    if not log.isEnabledFor(logging.DEBUG):
+        return
     fields = {"upstream": attempt.upstream, "model": attempt.model, "key": attempt.key, "status": attempt.status}
     times = {"waited_ms": round(attempt.waited_s * 1000), "failure": attempt.failure, "why": why}
     log.debug(LogLine("attempt", fields | times))

@@ -10,10 +10,12 @@ from msgspec import Struct
 from dragoman.exchange import UpstreamCall
 from dragoman.failure import Failure
 from dragoman.jsontypes import has_more
+from dragoman.upstream.admission import Ticket
 from dragoman.upstream.failures import hide_refused_key
 from dragoman.upstream.keys import Key
 from dragoman.upstream.retry import MOST_ATTEMPTS, RetryBudget
 from dragoman.upstream.spec import Target
+from dragoman.upstream.transport import Asked
 from dragoman.upstream.upstream_state import UpstreamState
 
 Pair = tuple[UpstreamState, Target]
@@ -67,6 +69,17 @@ class Attempt(Struct, kw_only=True):
     times: WireTimes | None = None
 
 
+class Begun(Struct):
+    """A first attempt whose call was sent before there was a Job: see plain_call.py."""
+
+    state: UpstreamState
+    target: Target
+    key: Key
+    ticket: Ticket
+    asked: Asked
+    began: float
+
+
 class Job(Struct, kw_only=True):
     """A request to be sent: what `Sender.ask` needs to know."""
 
@@ -81,6 +94,7 @@ class Job(Struct, kw_only=True):
     trace: Callable[[Attempt], dict[str, str]] | None = None  # headers that tell an upstream of our trace
     keep_wire: bool = False  # for X-ray
     large: bool = False  # writing it takes long: it is done off the loop
+    begun: Begun | None = None  # its first attempt, until that is taken over
     most: int = MOST_ATTEMPTS  # 1: the upstream is a gateway, which retries by itself
     report: Callable[[Failure, str], Failure] = hide_refused_key  # the last failure and its upstream, for the asker
 

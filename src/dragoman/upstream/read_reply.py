@@ -33,9 +33,13 @@ MAX_MESSAGE = 2000
 _BLANK = b"\xef\xbb\xbf \t\r\n"  # a byte-order mark, and blanks
 
 
+def is_page(headers: Mapping[str, str]) -> bool:
+    return headers.get("content-type", "").lstrip()[:9].lower() == "text/html"
+
+
 def refuse_page(headers: Mapping[str, str]) -> None:
     """A web page is no answer, whatever was asked for."""
-    if headers.get("content-type", "").lstrip()[:9].lower() == "text/html":
+    if is_page(headers):
         raise UpstreamError(malformed("the upstream answered with a web page"))
 
 

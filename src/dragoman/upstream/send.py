@@ -42,7 +42,11 @@ class Sender:
         attempts = Attempts(job.targets)
         try:
             while True:
-                state, target, key = await self._choose(job, attempts)
+                begun = job.begun
+                if begun is not None:
+                    state, target, key = begun.state, begun.target, begun.key
+                else:
+                    state, target, key = await self._choose(job, attempts)
                 attempts.made += 1
                 try:
                     return await self._try(job, attempts, state, target, key)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from math import inf
+from typing import NamedTuple
 
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
@@ -25,6 +26,13 @@ from dragoman.upstream.spec import Caps, Timeouts
 USUAL = Caps()
 STALE_S = 1.0  # a connection that was closed while idle fails within this time
 WORKED_S = 5.0  # a server that hangs up after this long has worked on the request
+
+
+class Asked(NamedTuple):
+    """A connection on which a request was sent."""
+
+    connection: HttpConnection
+    at: float  # by the clock of the loop
 
 
 class Opened:
@@ -182,19 +190,23 @@ class Transport:
         may_resend: Callable[[], bool],
         first_s: float,
         network: Network,
+        asked: Asked | None = None,
     ) -> Opened:
-        """The same, with a head that was made before."""
+        """The same, with a head that was made before. `asked`: the request was sent already."""
         place, start = head.place, head.write(len(body))
-        pool = self._pool(place.origin if network is DIRECT else (place.origin, network))
-        connection = None if fresh else pool.take()
+        pool = self.find_pool(place, network)
+        connection = asked.connection if asked is not None else None if fresh else pool.take()
         clock = asyncio.get_running_loop().time
         while True:
             if connection is None:
                 connection = await self._dial(place, min(timeouts.connect_s, head_s), network)
-            on_sent()
-            sent = clock()
+            if asked is None:
+                on_sent()
+            sent = clock() if asked is None else asked.at
             try:
-                connection.ask(start, body, bodiless=head.method == "HEAD")
+                if asked is None:
+                    connection.ask(start, body, bodiless=head.method == "HEAD")
+                asked = None
                 while not connection.arrived:
                     if connection.error is not None:  # a new one: a traceback refers to the connection
                         raise type(connection.error)(*connection.error.args)
@@ -226,7 +238,9 @@ class Transport:
         except OSError as error:
             raise UpstreamError(unreached(error)) from error
 
-    def _pool(self, origin: object) -> Pool:
+    def find_pool(self, place: SplitUrl, network: Network) -> Pool:
+        """The idle connections of a server."""
+        origin = place.origin if network is DIRECT else (place.origin, network)
         pool = self._pools.get(origin)
         if pool is None:
             pool = self._pools[origin] = Pool(asyncio.get_running_loop())

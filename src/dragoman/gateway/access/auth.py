@@ -156,6 +156,14 @@ class Access:
             return 429, "too many wrong keys from this address"
         return 401, "no valid key" if key is not None else "a key is needed: dragoman keys new"
 
+    def lets_in(self, http: HttpRequest) -> bool:
+        """Whether a client may ask models, by its key. A wrong key is not counted: `admit` does that."""
+        if not self.public and not self.keys.needed:
+            return True
+        key = find_key(http)
+        found = self.keys.check(key, http.facts) if key else None
+        return found is not None and not found.admin and self._let_in(http, found, "client") is None
+
     def _let_in(self, http: HttpRequest, holder: Holder, access: AccessClass) -> tuple[int, str] | None:
         if holder.read_only:
             looks = access == "admin" and (http.method in ("GET", "HEAD") or http.path in ONLY_LOOKS)

@@ -92,6 +92,13 @@ class KeyLimits:
             raise
         return entered
 
+    def enter_at_once(self, holder: Holder, tokens: int) -> list[QueuePlace] | None:
+        """For limits that are not in Valkey. None: a limit has no room."""
+        try:
+            return self._enter_here(holder, tokens, [])
+        except UpstreamError:
+            return None
+
     def _enter_here(self, holder: Holder, tokens: int, entered: list[QueuePlace]) -> list[QueuePlace]:
         """Enters limits of this machine, which needs no waiting."""
         now = self._clock()
@@ -176,6 +183,28 @@ async def begin_charge(scope: "Scope", tokens: int, output: int | None, choices:
         charge.places = await gateway.key_limits.enter(holder, tokens + (output or 0))
     if holder.budgeted:
         await reserve(scope, charge, holder, books, tokens, output, choices)
+
+
+def charge_at_once(scope: "Scope", tokens: int) -> bool:
+    """The same for a request that says no limit of its answer. False: it is refused or has to wait, and nothing was
+    taken."""
+    holder, gateway = scope.http.holder, scope.gateway
+    books = gateway.find_books(holder)
+    if holder is None:
+        if books is not None:
+            scope.charge = Charge(books=books)
+        return True
+    if holder.budgeted or holder.keeps_bodies or gateway.limits.kept == "valkey":
+        return False
+    if not may_use(scope.now, holder, scope.model):
+        return False
+    charge = scope.charge = Charge(holder=holder, books=books)
+    if holder.limited:
+        places = gateway.key_limits.enter_at_once(holder, tokens)
+        if places is None:
+            return False
+        charge.places = places
+    return True
 
 
 def bound_output(asked: int | None) -> int | None:

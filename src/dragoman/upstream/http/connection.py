@@ -38,7 +38,19 @@ class HttpConnection(asyncio.Protocol):
     __slots__ = (
         *("_bodiless", "_body_size", "_framed", "_keeps", "_loop", "_parser", "_patience", "_paused", "_pieces"),
         *("_size", "_timer", "_timer_at", "_transport", "_until", "_waiter", "_wire_size"),
-        *("answers", "arrived", "closed", "ended", "error", "headers", "heard", "idle_since", "listener", "status"),
+        *(
+            "answers",
+            "arrived",
+            "closed",
+            "ended",
+            "error",
+            "headers",
+            "heard",
+            "idle_since",
+            "listener",
+            "loop",
+            "status",
+        ),
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -85,6 +97,10 @@ class HttpConnection(asyncio.Protocol):
             self._transport.write(head)
             self._transport.write(body)
 
+    def now(self) -> float:
+        """By the clock of its waits."""
+        return self._loop.time()
+
     def wait(self, seconds: float) -> "asyncio.Future[None]":
         """Done when there is more, an end or an error; a TimeoutError after `seconds`."""
         self._patience = seconds
@@ -93,6 +109,10 @@ class HttpConnection(asyncio.Protocol):
             self._arm()
         waiter = self._waiter = self._loop.create_future()
         return waiter
+
+    def stop_waiting(self) -> None:
+        """Nothing hears of bytes any more."""
+        self._waiter = self.listener = None
 
     @property
     def waiting(self) -> int:
@@ -111,6 +131,10 @@ class HttpConnection(asyncio.Protocol):
             self._paused = False
             self._transport.resume_reading()
         return data
+
+    def peek(self) -> bytes:
+        """The bytes that `take` would return. They stay."""
+        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
 
     def is_read(self) -> bool:
         """Whether the answer is complete and all of it was taken."""

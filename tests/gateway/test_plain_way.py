@@ -1,0 +1,397 @@
+"""A small request without a task is answered as with one: the same bytes to both sides, the same rows and counters.
+
+The connections are real; their transports are stand-ins. Two requests go first, so that the head is known and a
+connection is idle. What follows is done by two gateways, of which one sends nothing without a task.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import asdict
+
+from dragoman.accounts.grants import FileKey, Grant
+from dragoman.gateway import client_connection, plain_way
+from dragoman.gateway.access.auth import Access
+from dragoman.gateway.access.client_keys import ClientKeys
+from dragoman.gateway.app import App
+from dragoman.gateway.client_connection import ClientConnection, OpenConnections
+from dragoman.gateway.config.settings import Settings
+from dragoman.gateway.config.teams import TeamSettings
+from dragoman.gateway.state import Gateway
+from dragoman.gateway.telemetry.log import Log
+from dragoman.upstream import send
+from dragoman.upstream.http.connection import HttpConnection
+from dragoman.upstream.transport import Transport
+from tests.gateway.house import upstream
+from tests.gateway.test_passthrough import REPLIES
+from tests.waiting import until
+
+SECRET = "a-key-for-this-test-only"
+REPLY = REPLIES["openai_chat"]
+ASK: dict[str, Any] = {"model": "up-model", "messages": [{"role": "user", "content": "hello \u4f60"}]}
+HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n%b"
+
+
+def whole(body: bytes, more: bytes = b"", status: bytes = b"200 OK") -> bytes:
+    kind = b"content-type: application/json\r\n"
+    return b"HTTP/1.1 %b\r\n%b%bcontent-length: %d\r\n\r\n%b" % (status, kind, more, len(body), body)
+
+
+def bent(**changes: Any) -> bytes:
+    return json.dumps({**json.loads(REPLY), **changes}).encode()
+
+
+def saying(**message: Any) -> bytes:
+    said = {"role": "assistant", "content": "hi", **message}
+    return bent(choices=[{"index": 0, "message": said, "finish_reason": "stop"}])
+
+
+CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+FRAME = b"data: " + b'{"choices":[{"index":0,"delta":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}'
+HANG_UP = None  # what a provider may do instead of writing
+# What the provider does with a request: pieces, each in a turn of its own.
+ANSWERS: dict[str, list[bytes | None]] = {
+    "plain": [whole(REPLY)],
+    "in two pieces": [whole(REPLY)[:40], whole(REPLY)[40:]],
+    "head and body apart": [whole(REPLY)[: -len(REPLY)], REPLY],
+    "with what is left of a limit": [whole(REPLY, b"x-ratelimit-remaining-requests: 7\r\n")],
+    "in chunks": [b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(REPLY), REPLY)],
+    "until the end": [b"HTTP/1.1 200 OK\r\n\r\n" + REPLY, HANG_UP],
+    "and no more": [whole(REPLY, b"connection: close\r\n")],
+    "and another one": [whole(REPLY) + whole(REPLY)],
+    "without a usage": [whole(bent(usage=None))],
+    "with an odd usage": [whole(bent(usage={"prompt_tokens": -5}))],
+    "with a call": [whole(saying(content=None, tool_calls=[CALL]))],
+    "with a thought": [whole(saying(reasoning_content="hm"))],
+    "without an id": [whole(bent(id=""))],
+    "compressed": [whole(REPLY, b"content-encoding: gzip\r\n")],
+    "a page": [whole(b"<html>", b"", b"200 OK").replace(b"application/json", b"text/html")],
+    "no JSON": [whole(b"{")],
+    "nothing": [whole(b"")],
+    "an error as an answer": [whole(b'{"error":{"message":"no"}}')],
+    "a stream": [whole(FRAME + b"\n\ndata: [DONE]\n\n")],
+    "early hints": [b"HTTP/1.1 103 Early Hints\r\n\r\n" + whole(REPLY)],
+    "created": [whole(REPLY, status=b"201 Created")],
+    "bad request": [whole(b'{"error":{"message":"no"}}', status=b"400 Bad Request")],
+    "wrong key": [whole(b'{"error":{"message":"no"}}', status=b"401 Unauthorized")],
+    "too much": [whole(b'{"error":{"message":"no"}}', b"retry-after: 1\r\n", b"429 Too Many Requests")],
+    "broken": [whole(b'{"error":{"message":"no"}}', status=b"500 Oops")],
+    "redirect": [whole(b"", b"location: /\r\n", b"302 Found")],
+    "no HTTP": [b"hello\r\n\r\n"],
+    "gone": [HANG_UP],
+    "gone in between": [whole(REPLY)[:-5], HANG_UP],
+}
+TURN = ASK["messages"][0]
+SYSTEM = {"role": "system", "content": "Be brief."}
+# Requests, and whether they need no task.
+REQUESTS: dict[str, tuple[bytes, bool]] = {
+    "plain": (json.dumps(ASK).encode(), True),
+    "in other words": (json.dumps(ASK, ensure_ascii=False, indent=2).encode(), True),
+    "by another name": (json.dumps({**ASK, "model": "other"}).encode(), True),
+    "with its upstream": (json.dumps({**ASK, "model": "up/up-model"}).encode(), True),
+    "not streamed": (json.dumps({**ASK, "stream": False}).encode(), True),
+    "with a system text": (json.dumps({**ASK, "messages": [SYSTEM, TURN]}).encode(), True),
+    "with a late system text": (json.dumps({**ASK, "messages": [TURN, SYSTEM]}).encode(), True),
+    "of two turns": (json.dumps({**ASK, "messages": [TURN, TURN]}).encode(), True),
+    "with a bill": (
+        json.dumps({**ASK, "messages": [{**SYSTEM, "content": "x-anthropic-billing-header: 1"}, TURN]}).encode(),
+        False,
+    ),
+    "of three turns": (json.dumps({**ASK, "messages": [SYSTEM, TURN, TURN]}).encode(), False),
+    "that goes on": (json.dumps({**ASK, "messages": [TURN, {"role": "assistant", "content": "a"}]}).encode(), False),
+    "with a setting": (json.dumps({**ASK, "temperature": 1}).encode(), False),
+    "streamed": (json.dumps({**ASK, "stream": True}).encode(), False),
+    "with a side field": (json.dumps(ASK).replace("hello", "dragoman").encode(), True),
+    "for no model": (json.dumps({**ASK, "model": ""}).encode(), False),
+    "for another server's model": (json.dumps({**ASK, "model": "far/up-model"}).encode(), False),
+    "no JSON": (b"{", False),
+    "no text": (json.dumps({**ASK, "messages": [{**TURN, "content": ""}]}).encode(), False),
+}
+
+
+class Wire:
+    """A transport. What is written to it is kept."""
+
+    def __init__(self, heard: Callable[[bytes], object] = lambda data: None) -> None:
+        self.wrote: list[bytes] = []
+        self.heard, self.closed = heard, False
+        self.protocol: Any = None
+
+    def write(self, data: bytes) -> None:
+        self.wrote.append(data)
+        self.heard(data)
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 1) if name in ("peername", "sockname") else None
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def abort(self) -> None:
+        if not self.closed:
+            self.closed = True
+            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+
+    close = abort
+
+
+class Street:
+    """One gateway, one client of it, one provider."""
+
+    def __init__(self, *, plain: bool, keys: bool = False, **settings: Any) -> None:
+        self.plain, self.ways = plain, 0
+        self.answers: list[list[bytes | None]] = []
+        self.providers: list[Wire] = []
+        self.silent: list[Wire] = []  # providers that say nothing
+        up = upstream("up", "openai_chat", "http://127.0.0.1:9", kind="vllm", rpm=1000, tpm=100_000)
+        far = upstream("far", "anthropic", "http://127.0.0.1:8")
+        grant = Grant(rpm=100, tpm=100_000, at_once=3)
+        teams = TeamSettings(keys=(FileKey(name="ada", secret=SECRET, grant=grant),)) if keys else TeamSettings()
+        config = Settings(upstreams=(up, far), aliases={"other": ("up/up-model",)}, teams=teams, **settings)
+        self.gateway = Gateway(config, Access(ClientKeys(None, config.all_keys)), log=Log(verbose=True))
+        self.rows: list[Any] = []
+        self.gateway.traffic.put = self.rows.append  # type: ignore[method-assign, assignment]
+        self.open = OpenConnections()
+        self.key = b"authorization: Bearer %b\r\n" % SECRET.encode() if keys else b""
+        self.said = asyncio.Event()
+        self.client = self.connect()
+
+    def connect(self) -> Wire:
+        wire = Wire(lambda data: self.said.set())
+        wire.protocol = ClientConnection(App(self.gateway), self.open)
+        wire.protocol.connection_made(wire)
+        return wire
+
+    async def dial(self, *_: Any) -> HttpConnection:
+        made = HttpConnection(asyncio.get_running_loop())
+        wire = Wire(lambda data: self.answer(wire))
+        wire.protocol = made
+        self.providers.append(wire)
+        made.connection_made(wire)  # type: ignore[arg-type]
+        return made
+
+    def answer(self, wire: Wire) -> None:
+        pieces: list[bytes | None] = list(self.answers.pop(0)) if self.answers else [whole(REPLY)]
+        if not pieces:
+            self.silent.append(wire)
+        self.play(wire, pieces)
+
+    def play(self, wire: Wire, pieces: list[bytes | None]) -> None:
+        def go_on() -> None:
+            if pieces and not wire.closed:
+                piece = pieces.pop(0)
+                if piece is None:
+                    wire.abort()
+                else:
+                    wire.protocol.data_received(piece)
+                asyncio.get_running_loop().call_later(0, go_on)  # the long way has turns to wake up in between
+
+        asyncio.get_running_loop().call_soon(go_on)
+
+    def ask(self, body: bytes, more: bytes = b"") -> None:
+        self.said.clear()
+        head = HEAD % (self.key + more) + b"content-length: %d\r\n\r\n" % len(body)
+        self.client.protocol.data_received(head + body)
+
+    async def warm_up(self) -> None:
+        for _ in range(2):
+            self.ask(json.dumps(ASK).encode())
+            await self.said.wait()
+
+    async def settle(self) -> None:
+        """Until no request runs."""
+        await until(lambda: not self.gateway.metrics.running)
+        await self.go_round()
+
+    async def go_round(self) -> None:
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+    def show(self) -> object:
+        """All that can be seen from outside, without ids and times."""
+        state, metrics = self.gateway.now.upstream_states["up"], self.gateway.metrics
+        rows = [{**asdict(row), "id": "", "time": 0, "ms": 0, "first_ms": 0} for row in self.rows]
+        admission = state.admission_waiter.admission
+        pools = {pool: len(found._idle) for pool, found in self.gateway.transport._pools.items()}
+        key = state.keys.keys[0]
+        return {
+            "client": [hide_ids(data) for data in self.client.wrote],
+            "provider": [wire.wrote for wire in self.providers],
+            "closed": [wire.closed for wire in (self.client, *self.providers)],
+            "rows": rows,
+            "metrics": (metrics.requests, metrics.attempts, metrics.tokens, metrics.left, metrics.running),
+            "upstream": (state.sent, state.failed, state.budget.in_flight, state.budget.retrying, state.worst_state()),
+            "key": (key.disabled, sorted(key.rests)),
+            "limits": (admission.running, admission.rpm and admission.rpm.used(self.gateway.clock())),
+            "tokens": admission.tpm and admission.tpm.used(self.gateway.clock()),
+            "pools": pools,
+            "tasks": len(self.open.tasks),
+        }
+
+
+def hide_ids(data: bytes) -> bytes:
+    return re.sub(rb"[0-9a-f]{32}", b"ID", data)
+
+
+async def no_wait(seconds: float) -> None:
+    """Stands in for the pauses between attempts."""
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Asyncio:
+        sleep = staticmethod(no_wait)
+
+    monkeypatch.setattr(send, "asyncio", Asyncio)
+
+
+def play_both(monkeypatch: pytest.MonkeyPatch, play: Callable[[Street], Any], **settings: Any) -> tuple[Street, Street]:
+    """The same with and without a plain way; both must look alike."""
+    found = []
+    for plain in (True, False):
+
+        async def main(plain: bool = plain) -> Street:
+            street = Street(plain=plain, **settings)
+            begin = plain_way.begin
+
+            def count(*args: Any) -> Any:
+                way = begin(*args) if plain else None
+                street.ways += way is not None
+                return way
+
+            with monkeypatch.context() as patch:
+                patch.setattr(client_connection, "begin", count)
+                patch.setattr(Transport, "_dial", lambda self, *args: street.dial(*args))
+                await street.warm_up()
+                await play(street)
+                await street.settle()
+                shown = street.show()
+                await street.gateway.close()
+            found.append((street, shown))
+            return street
+
+        asyncio.run(main())
+    (fast, shown), (slow, expected) = found
+    assert shown == expected
+    return fast, slow
+
+
+@pytest.mark.parametrize("keys", [False, True], ids=["without keys", "with keys"])
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_reaches_its_client_as_with_a_task(name: str, keys: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play(street: Street) -> None:
+        street.answers = [[whole(REPLY)], ANSWERS[name], [whole(REPLY)]]
+        for _ in range(3):
+            street.ask(REQUESTS["plain"][0])
+            await street.said.wait()
+
+    fast, _ = play_both(monkeypatch, play, keys=keys)
+    assert fast.ways >= 2
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_request_is_sent_as_with_a_task(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    body, plain = REQUESTS[name]
+
+    async def play(street: Street) -> None:
+        street.ask(body)
+        await street.said.wait()
+        await street.settle()
+
+    fast, _ = play_both(monkeypatch, play)
+    assert fast.ways == 1 + plain  # the second one of the warm-up
+
+
+@pytest.mark.parametrize(
+    "more",
+    [b"x-dragoman-tags: a\r\n", b"x-request-id: mine\r\n", b"x-dragoman-refuse: lost\r\n", b"openai-beta: b\r\n"],
+)
+def test_a_head_that_says_more_is_heard(more: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play(street: Street) -> None:
+        for _ in range(3):
+            street.ask(REQUESTS["plain"][0], more)
+            await street.said.wait()
+
+    play_both(monkeypatch, play)
+
+
+def test_a_client_that_leaves_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play(street: Street) -> None:
+        street.answers = [[]]
+        street.ask(REQUESTS["plain"][0])
+        await street.go_round()
+        street.client.abort()
+
+    fast, _ = play_both(monkeypatch, play, keys=True)
+    assert [row.status for row in fast.rows] == [200, 200, 0]
+
+
+def test_a_server_that_shuts_down_waits_for_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play(street: Street) -> None:
+        street.answers = [[]]
+        street.ask(REQUESTS["plain"][0])
+        street.client.protocol.shutdown()
+        await street.go_round()
+        assert len(street.open.tasks) == 1
+        street.play(street.providers[-1], [whole(REPLY)])
+        await street.said.wait()
+
+    fast, _ = play_both(monkeypatch, play)
+    assert b"connection: close" in fast.client.wrote[-1]
+
+
+def test_no_answer_in_time_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play(street: Street) -> None:
+        street.answers = [[], [], [], []]
+        street.ask(REQUESTS["plain"][0])
+        await street.said.wait()
+
+    fast, _ = play_both(monkeypatch, play, deadline_s=0.3)
+    assert fast.client.wrote[-1].startswith(b"HTTP/1.1 504")
+
+
+def test_requests_that_come_together_are_answered_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play(street: Street) -> None:
+        street.ask(REQUESTS["plain"][0])
+        street.ask(REQUESTS["with a system text"][0])
+        street.ask(REQUESTS["with a setting"][0])
+        await street.settle()
+
+    fast, _ = play_both(monkeypatch, play)
+    assert len(fast.client.wrote) == 5
+
+
+def test_a_full_limit_is_met_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play(street: Street) -> None:
+        wires = [street.client, *(street.connect() for _ in range(3))]
+        for street.client in wires:
+            await street.warm_up()
+        street.answers = [[], [], []]
+        for street.client in wires:
+            street.ask(REQUESTS["plain"][0])
+        await street.said.wait()  # the fourth one is refused
+        for wire in street.silent:
+            street.play(wire, [whole(REPLY)])
+
+    fast, _ = play_both(monkeypatch, play, keys=True)
+    assert [row.status for row in fast.rows[-4:]] == [429, 200, 200, 200]
+
+
+def test_a_wrong_key_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play(street: Street) -> None:
+        street.gateway.now.access.keys = ClientKeys(None, ("another-key-for-this-test",))
+        street.ask(REQUESTS["plain"][0])
+        await street.said.wait()
+
+    fast, _ = play_both(monkeypatch, play, keys=True)
+    assert [len(times) for times in fast.gateway.now.access._failures.values()] == [1]
