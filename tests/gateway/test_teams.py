@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import socket
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +22,7 @@ from dragoman.accounts.prices import Cost, read_price
 from dragoman.errors import ConfigError, UpstreamError
 from dragoman.gateway.access.charge import KeyLimits
 from dragoman.gateway.config.load import read_settings
+from dragoman.gateway.config.mcp import McpSettings
 from dragoman.gateway.config.teams import BudgetSettings, LedgerSettings, TeamSettings
 from dragoman.gateway.stores.keys import KeyChange, KeyRow
 from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
@@ -29,6 +32,7 @@ from dragoman.upstream.shared_limits import SharedLimits, SharedMemory
 from tests.gateway.house import Script, faultline, open_house, say, stream, upstream
 from tests.gateway.test_faults import chunk
 from tests.gateway.web import Got, get, post
+from tests.mcp.servers import bad
 from tests.waiting import wait_until
 
 PRICES = {"*": read_price({"input": 1000, "output": 1000})}
@@ -425,6 +429,60 @@ def test_a_stream_that_breaks_is_paid_for(office: Open, store: SqliteKeyStore) -
         assert 20 <= row.output <= 100
         assert row.cost is not None
         assert row.cost > 20_000
+
+
+def leave(url: str, path: str, key: str, body: Any, until_seen: Callable[[], bool], **headers: str) -> None:
+    """Asks, and hangs up as soon as the provider works on it."""
+    data = json.dumps(body).encode()
+    own = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    head = (
+        f"POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\ncontent-type: application/json\r\n"
+    )
+    host, _, port = url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port))) as client:
+        client.sendall(f"{head}{own}content-length: {len(data)}\r\n\r\n".encode() + data)
+        wait_until(until_seen, "the provider")
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])
+def test_a_client_that_leaves_before_its_answer_pays_for_what_was_sent(
+    tmp_path: Path, store: SqliteKeyStore, path: str
+) -> None:
+    """The provider has read it. To ask and hang up, again and again, cost a key nothing."""
+    key = store.new("ada", grant=Grant(budget="100 USD/day"))
+    text = "word " * 800
+    body = {"model": "m", "messages": [{"role": "user", "content": text}], "input": text}
+    with faultline(stream(threading.Event())) as line:
+        up = upstream("up", "openai_chat", f"{line.url}/v1", models=("m",))
+        teams = TeamSettings(prices=dict(PRICES))
+        with open_house(up, keys=store, store_path=tmp_path / "responses.db", teams=teams) as house:
+            leave(house.url, path, key, body, lambda: bool(line.seen))
+            (row,) = Office(house.url, tmp_path, store).rows(1)
+            assert (row.status, row.estimated) == (0, True)
+            assert row.cost is not None
+            assert 1_000_000 <= row.cost <= 2_200_000
+
+
+def test_a_client_that_leaves_a_loop_pays_for_its_turns(tmp_path: Path, store: SqliteKeyStore) -> None:
+    key = store.new("ada", grant=Grant(budget="100 USD/day"))
+    call = {"id": "c", "type": "function", "function": {"name": "fine.work", "arguments": "{}"}}
+    delta = {"index": 0, "delta": {"role": "assistant", "tool_calls": [{"index": 0, **call}]}, "finish_reason": None}
+    used = {"prompt_tokens": 5000, "completion_tokens": 10, "total_tokens": 5010}
+    frames = [{"choices": [delta]}, {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}]
+    said = b"".join(b"data: %b\n\n" % json.dumps(one).encode() for one in (*frames, {"choices": [], "usage": used}))
+    body = {"model": "m", "messages": [{"role": "user", "content": "work"}], "stream": True}
+    with faultline(stream(said + b"data: [DONE]\n\n"), stream(threading.Event())) as line:
+        up = upstream("up", "openai_chat", f"{line.url}/v1", models=("m",))
+        more = {
+            "teams": TeamSettings(prices=dict(PRICES)),
+            "mcp": McpSettings(folder=tmp_path, servers={"fine": bad("fine")}),
+        }
+        with open_house(up, keys=store, store_path=tmp_path / "responses.db", **more) as house:
+            asked = {"x_dragoman_mcp": "fine", "x_dragoman_mcp_show": "nothing"}
+            leave(house.url, "/v1/chat/completions", key, body, lambda: len(line.seen) == 2, **asked)
+            (row,) = Office(house.url, tmp_path, store).rows(1)
+            assert row.estimated
+            assert 5_010_000 < (row.cost or 0) < 6_000_000
 
 
 def test_the_webhook_hears_of_a_soft_limit_once(office: Open, store: SqliteKeyStore) -> None:

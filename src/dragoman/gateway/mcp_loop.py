@@ -38,7 +38,7 @@ from dragoman.mcp.toolbox import McpToolbox
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed
 from dragoman.model.fold import ReplyBuilder
 from dragoman.model.messages import Text
-from dragoman.model.reply import Reply, Usage
+from dragoman.model.reply import Reply, Usage, add_usage
 from dragoman.model.request import Request, ServerTool
 from dragoman.network import without_proxies
 from dragoman.notes import Note, Notes
@@ -93,8 +93,11 @@ async def answer_in_loop(scope: Scope, wish: LoopOptions | None = None) -> HttpR
         raise DecodeError("one answer at a time with MCP tools")
     wish.limits = with_price(scope, client_request.request.model, wish.limits)
     answer = LoopAnswer(scope, toolbox, wish)
-    await answer.begin()
-    scope.answer = answer
+    try:
+        await answer.begin()
+    finally:
+        if answer.is_answered():  # turns that were answered are paid for, also if the loop fails or its client leaves
+            scope.answer = answer
     stream = bool(client_request.request.stream)
     if not stream:
         await answer.read_whole()
@@ -151,12 +154,14 @@ class UpstreamModel:
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self.first_target: Target | None = None
+        self.usage: Usage | None = None  # of the turns so far; of one that runs, an estimate of what was sent
         self._notes: Notes | None = None  # of the last turn
 
     async def ask(self, request: Request) -> AsyncGenerator[Event, None]:
         scope = self._scope
         client_request = _with(scope.client_request, request)
         targets = await find_request_targets(scope, request)
+        size, finished = count_estimate(request), self.usage
         job = Job(
             targets=keep_state(request, scope.dialect, targets),
             render=lambda state, target: render(client_request, state, target, stream=True, refuse=scope.refuse),
@@ -164,19 +169,25 @@ class UpstreamModel:
             stream=True,
             deadline=scope.gateway.clock() + scope.now.settings.deadline_s,
             client=scope.http.key_id or scope.http.client,
-            tokens=count_estimate(request) + (bound_output(request.max_output) or 0),
+            tokens=size + (bound_output(request.max_output) or 0),
             attempts=scope.attempts,
             trace=scope.trace.start_attempt if scope.trace is not None else None,
             keep_wire=scope.keep,
         )
+        self.usage = add_usage(finished, Usage(input=size))
         try:
             answer = await scope.gateway.sender.ask(job)
+        except UpstreamError:
+            self.usage = finished
+            raise
         except (DecodeError, LossError) as error:  # the client's own fault, as outside of a loop
             raise UpstreamError(classify(error)) from error
         self.first_target, self._notes = self.first_target or answer.target, answer.notes
         try:
             while (piece := await answer.next()) is not None:
                 for event in piece.events:
+                    if isinstance(event, ReplyEnd) and event.usage is not None:
+                        self.usage = add_usage(finished, event.usage)
                     yield event
         finally:
             answer.close()
@@ -245,7 +256,7 @@ class LoopAnswer:
         self.raw = b""
         self.reply: Reply | None = None
         self.complete = self.plain = False
-        self.usage: Usage | None = None
+        self._usage: Usage | None = None  # once it has ended
         self.failure: Failure | None = None
         self.stopped: Stopped | None = None
         self.calls: list[CallFinished] = []
@@ -266,6 +277,17 @@ class LoopAnswer:
         self._over = False
         self._gone = False
 
+    @property
+    def usage(self) -> Usage | None:
+        return self._usage or self._model.usage
+
+    def is_answered(self) -> bool:
+        """Whether an upstream has begun to answer, so that `target` is known."""
+        if self._model.first_target is None:
+            return False
+        self.target = self._model.first_target
+        return True
+
     async def begin(self) -> None:
         """Runs until the first text or call. A failure before that is an ordinary error (commit point)."""
         while not self._over:
@@ -276,10 +298,8 @@ class LoopAnswer:
         failed = next((e.failure for e in self._waiting if isinstance(e, ReplyFailed)), None)
         if failed is not None:
             raise UpstreamError(failed)
-        target = self._model.first_target
-        if target is None:
+        if not self.is_answered():
             raise UpstreamError(Failure(kind="timed_out", status=504, message="no answer within the time limit"))
-        self.target = target
         self._take_notes(self._model.turn_notes())  # in time for the headers
 
     async def next(self) -> Piece | None:
@@ -298,7 +318,7 @@ class LoopAnswer:
         reply = builder.reply()
         if isinstance(reply, Failure):
             raise UpstreamError(reply)
-        self.reply, self.usage, self.complete = reply, reply.usage, True
+        self.reply, self._usage, self.complete = reply, reply.usage, True
 
     async def _step(self) -> list[Event]:
         step = await anext(self._steps, None)
@@ -344,7 +364,7 @@ class LoopAnswer:
         match step:
             case Stopped():
                 self.stopped, self._over = step, True
-                self.usage, self.turns = step.usage, step.turns
+                self._usage, self.turns = step.usage, step.turns
                 if step.reason == "failed":
                     self.failure = step.failure
             case CallFinished():

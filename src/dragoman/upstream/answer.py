@@ -200,6 +200,7 @@ class UpstreamAnswer:
             self._drop()
             raise
         except BaseException:
+            attempt.abandoned = self._sent
             self._state.breaker(self._key, self.target.model).abandoned()
             self.close()
             raise

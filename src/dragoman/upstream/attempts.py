@@ -64,6 +64,7 @@ class Attempt(Struct, kw_only=True):
     seconds: float | None = None  # until it failed; None if it was answered
     status: int | None = None
     failure: str | None = None
+    abandoned: bool = False  # its client left while the upstream worked on it
     body: bytes = b""  # what was sent
     reply: bytes = b""  # what came back, as far as it was kept
     times: WireTimes | None = None

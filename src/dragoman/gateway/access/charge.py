@@ -315,17 +315,28 @@ def believe(usage: Usage, calls: int) -> Usage:
     return Usage(**{name: count for name, count in counts.items() if count is not None and 0 <= count <= most})
 
 
+def count_sent(scope: "Scope") -> int:
+    """About how many tokens a request has."""
+    return max((scope.size or scope.http.size) // CHARS_PER_TOKEN, 1)
+
+
+def find_running(scope: "Scope") -> Attempt | None:
+    """The try that an upstream worked on when the client left."""
+    last = scope.attempts[-1] if scope.attempts and scope.answer is None else None
+    return last if last is not None and last.abandoned else None
+
+
 def find_usage(scope: "Scope") -> tuple[Usage | None, bool]:
     """The usage of a request, and whether it is our estimate. Tokens of a stream that broke count too."""
     answer = scope.answer
     if answer is None:
-        return None, False
+        return (Usage(input=count_sent(scope), output=0), True) if find_running(scope) is not None else (None, False)
     said = scope.usage or answer.usage
     usage = None if said is None else believe(said, len(scope.attempts))
     if scope.client_request is None:  # not a conversation
         if usage is said:
             return usage, False
-        return Usage(input=max(scope.http.size // CHARS_PER_TOKEN, 1), output=0), True
+        return Usage(input=count_sent(scope), output=0), True
     whole = usage is said and (scope.usage is not None or answer.complete)
     if whole and usage is not None and (usage.input is not None or usage.output is not None):
         return usage, False
@@ -333,17 +344,20 @@ def find_usage(scope: "Scope") -> tuple[Usage | None, bool]:
     text = max(scope.events, (scope.streamed - FRAME_BYTES * scope.events) // CHARS_PER_TOKEN)
     if answer.complete:
         text = len(answer.raw) // CHARS_PER_TOKEN
-    read = used.input if used.input is not None else max(scope.size // CHARS_PER_TOKEN, 1)
+    read = used.input if used.input is not None else count_sent(scope)
     return replace(used, input=read, output=max(used.output or 0, text)), True
 
 
 def find_cost(scope: "Scope", usage: Usage | None) -> Cost | None:
     """None is unknown. A request that no upstream has answered costs nothing."""
-    answer = scope.answer
-    if answer is None:
-        return None if scope.attempts and not scope.status else Cost(0, "")
-    target = answer.target
-    price = scope.now.prices.find(target.upstream.name, target.upstream.kind, target.model)
+    answer, running = scope.answer, find_running(scope)
+    if answer is not None:
+        upstream, model = answer.target.upstream, answer.target.model
+    elif running is not None and running.upstream in scope.now.upstream_states:
+        upstream, model = scope.now.upstream_states[running.upstream].spec, running.model
+    else:
+        return Cost(0, "")
+    price = scope.now.prices.find(upstream.name, upstream.kind, model)
     if price is None:
         return None
     images = count_images(scope) if price.image is not None else 0
