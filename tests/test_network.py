@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import socket
 import ssl
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from dragoman import Client, UpstreamError
 from dragoman.errors import ConfigError
 from dragoman.gateway.config.load import read_settings
+from dragoman.gateway.config.settings import RequestLimits
 from dragoman.gateway.process.banner import banner
 from dragoman.gateway.process.startup import ServeOptions, make_access, settle
 from dragoman.network import Network, find_proxy
@@ -221,6 +223,16 @@ def test_the_gateway_speaks_https_and_takes_a_new_certificate(authority: Authori
         authority.issue(tmp_path, "own")
         house.server.load_certificate()
         assert fetch(url, authority)[1] != before
+
+
+def test_a_client_that_never_begins_to_speak_tls_is_ended(authority: Authority, tmp_path: Path) -> None:
+    """asyncio gives it a minute."""
+    path = authority.issue(tmp_path, "own")
+    with (
+        open_house(tls_cert=str(path), limits=RequestLimits(head_s=0.1)) as house,
+        socket.create_connection(("127.0.0.1", house.port), timeout=40.0) as client,
+    ):
+        assert client.recv(1) == b""
 
 
 def test_a_certificate_that_is_none_is_said_at_the_start(tmp_path: Path) -> None:

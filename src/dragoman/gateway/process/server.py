@@ -37,6 +37,8 @@ class Server:
         self.started = False
         self._gateway, self._app, self._on_hangup = gateway, app, on_hangup
         self._tls = _read_certificate(gateway.now.settings)
+        # a client that says nothing is no connection yet, so that no other limit ends it
+        self._handshake_s = gateway.now.settings.limits.head_s if self._tls is not None else None
         self._servers: list[asyncio.Server] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending, self._at_once = asyncio.Event(), False
@@ -46,7 +48,13 @@ class Server:
         self._loop = loop = asyncio.get_running_loop()
         with self._signals():
             self._servers = [
-                await loop.create_server(self._connect, sock=listener, ssl=self._tls, backlog=BACKLOG)
+                await loop.create_server(
+                    self._connect,
+                    sock=listener,
+                    ssl=self._tls,
+                    backlog=BACKLOG,
+                    ssl_handshake_timeout=self._handshake_s,
+                )
                 for listener in listeners
             ]
             self.started = True
@@ -132,7 +140,9 @@ class Server:
             await asyncio.sleep(0)
         for client in pending.accept_all():
             with contextlib.suppress(OSError):  # the client has gone
-                await asyncio.get_running_loop().connect_accepted_socket(self._connect, client, ssl=self._tls)
+                await asyncio.get_running_loop().connect_accepted_socket(
+                    self._connect, client, ssl=self._tls, ssl_handshake_timeout=self._handshake_s
+                )
 
 
 def _read_certificate(settings: Settings) -> ssl.SSLContext | None:
