@@ -55,6 +55,7 @@ class ClientRequest(Struct, kw_only=True):
     locate: Locate | None = None  # finds places in the client's body, if that is not the body that was read
     id: str = ""  # of this request only; "" where nothing may depend on chance
     path: str = ""  # the plain path of its route; Gemini's with what its query says
+    counted: bool = False  # its tokens are paid for: a stream is asked for its usage, also if the client did not ask
 
     def begin_notes(self, notes: Notes) -> None:
         """What is noted from here on is about this request."""
@@ -110,6 +111,7 @@ class UpstreamCall(Struct, kw_only=True):
     request: Request | None = None  # what the body says, in our own form
     opaque: bool = False  # the answer's body is not a reply: embeddings, sound
     as_is: bool = False  # the client's own bytes: the reply's bytes may go back as they are
+    hides_usage: bool = False  # the client did not ask for the usage that comes
     learned: dict[str, object] = {}  # fields of a profile: what a refusal has taught about the model
     exchange: "Exchange | None" = None
     corrections_left: int = MOST_CORRECTIONS
@@ -266,6 +268,9 @@ class Exchange(Struct, frozen=True, kw_only=True):
         if dialect.put_model is not None:
             path = dialect.put_model(path, model)
         asked, fresh_ids = client_request.request, None
+        hides_usage = self.stream and client_request.counted and self.to.asks_usage and not says_usage(asked, dialect)
+        if hides_usage:
+            body = ask_for_usage(body, dialect)
         if asked.tools:  # else no call can come
             salt = client_request.id if "~id" in dialect.reply_rules.wrong else ""  # elsewhere a call needs no id
             fresh_ids = FreshIds(asked, dialect.name, salt, self.notes, self.find_taken())
@@ -279,6 +284,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
             spelling=SpellingMender(dialect.name, dialect.reply_rules, self.notes),
             request=request,
             as_is=True,
+            hides_usage=hides_usage,
             exchange=self,
         )
 
@@ -388,6 +394,29 @@ def put_model(data: bytes, model: str, old: str, hit: Hit | None = None) -> byte
     if name != old and not (type(name) is str and name.endswith(f"/{old}")):
         return data
     return data[:start] + dump_json(name.removesuffix(old) + model) + data[end:]
+
+
+def says_usage(request: Request, dialect: Dialect) -> bool:
+    """Whether a client of this dialect has asked for the usage of its stream."""
+    if dialect.usage_option is None:
+        return True
+    key, inside = dialect.usage_option
+    options = request.extras.get(dialect.name, {}).get(key)
+    return isinstance(options, dict) and options.get(inside) is True
+
+
+def ask_for_usage(data: bytes, dialect: Dialect) -> bytes:
+    """The same body, which asks for the usage of its stream. Every other byte stays."""
+    if dialect.usage_option is None:
+        return data
+    key, inside = dialect.usage_option
+    span = top_spans(data).get(key) if key.encode() in data else None
+    if span is None:
+        start = data.index(b"{") + 1
+        return data[:start] + dump_json({key: {inside: True}})[1:-1] + b"," + data[start:]
+    options = load_json(data[span[0] : span[1]])
+    asked = {**(options if type(options) is dict else {}), inside: True}
+    return data[: span[0]] + dump_json(asked) + data[span[1] :]
 
 
 def _combine(first: Undo, second: Undo) -> Undo:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 import dragoman
 from dragoman import cli
 from dragoman.accounts import bookkeeper
+from dragoman.accounts.budgets import SqliteBudgets, make_lines
 from dragoman.accounts.grants import Grant, GrantChange, make_holder
 from dragoman.accounts.ledger import LedgerRow, SqliteLedger
 from dragoman.accounts.prices import Cost, read_price
@@ -30,7 +31,7 @@ from dragoman.mcp.toolbox import McpToolbox
 from dragoman.model.messages import ToolCall
 from dragoman.upstream.shared_limits import SharedLimits, SharedMemory
 from tests.gateway.house import Script, faultline, open_house, say, stream, upstream
-from tests.gateway.test_faults import chunk
+from tests.gateway.test_faults import DONE, chunk
 from tests.gateway.web import Got, get, post
 from tests.mcp.servers import bad
 from tests.waiting import wait_until
@@ -297,12 +298,37 @@ def test_the_cost_of_an_answer_is_in_its_header_and_in_the_ledger(office: Open, 
 
 def test_a_converted_stream_says_its_cost_at_its_end(office: Open, store: SqliteKeyStore) -> None:
     key = store.new("ada")
-    usage = b'data: {"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}\n\n'
-    with office(stream(chunk("hi"), chunk(finish="stop"), usage, b"data: [DONE]\n\n")) as here:
+    with office(stream(chunk("hi"), chunk(finish="stop"), USAGE, DONE)) as here:
         body = {"model": "up-model", "max_tokens": 5, "stream": True, "messages": [{"role": "user", "content": "hi"}]}
         said = post(here.url, "/v1/messages", body, {"x-api-key": key})
         assert said.text.endswith(f": x-dragoman-cost {COST}\n\n")
         assert here.rows(1)[0].cost == 15_000
+
+
+USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}\n\n'
+OPTIONS: list[dict[str, Any]] = [{}, {"stream_options": {"include_usage": False}}]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_stream_that_is_passed_on_costs_what_its_provider_says(
+    tmp_path: Path, store: SqliteKeyStore, options: dict[str, Any]
+) -> None:
+    """The client's own bytes did not ask for the usage, so its stream was paid for by an estimate."""
+    key, teams = store.new("ada"), TeamSettings(prices=dict(PRICES))
+    body = {"model": "up-model", "stream": True, "messages": [{"role": "user", "content": "stream_options"}], **options}
+    said = chunk("hi").replace(b'{"content"', b'{"role": "assistant", "content"'), chunk(finish="stop")
+    with faultline(stream(*said, USAGE, DONE), stream(*said, USAGE + DONE), stream(*said, USAGE, DONE)) as line:
+        up = upstream("up", "openai_chat", f"{line.url}/v1", models=("up-model",))
+        with open_house(up, keys=store, store_path=tmp_path / "responses.db", teams=teams) as house:
+            here, mine = Office(house.url, tmp_path, store), {"authorization": f"Bearer {key}"}
+            for count in (1, 2):
+                got = post(house.url, "/v1/chat/completions", body, mine)
+                assert got.text == b"".join((*said, DONE)).decode(), "the client gets only what it asked for"
+                row = here.rows(count)[0]
+                assert (row.input, row.output, row.cost, row.estimated) == (10, 5, 15_000, False)
+                assert json.loads(line.seen[-1].body) == {**body, "stream_options": {"include_usage": True}}
+            asks = {**body, "stream_options": {"include_usage": True}}
+            assert post(house.url, "/v1/chat/completions", asks, mine).text == b"".join((*said, USAGE, DONE)).decode()
 
 
 def test_a_client_of_the_gateway_hears_the_cost(office: Open, store: SqliteKeyStore) -> None:
@@ -412,7 +438,12 @@ def test_a_client_that_asks_one_after_the_other_is_not_refused_for_its_last_requ
 def test_a_model_without_a_price_is_refused_for_a_key_with_a_budget(office: Open, store: SqliteKeyStore) -> None:
     key, free = store.new("ada", grant=Grant(budget="1 USD/day")), store.new("bob")
     with office(prices={}) as here:
-        assert "the price of 'up-model' is not known" in chat(here.url, key).text
+        refused = chat(here.url, key)
+        assert refused.status == 403
+        assert refused.json["error"]["message"] == (
+            "the price of 'up-model' is not known, and the key ada has a budget: an admin of this gateway can add "
+            '[prices."up/up-model"] to its configuration'
+        )
         assert chat(here.url, free).status == 200
     with office(prices={}, budgets=BudgetSettings(unknown_price="allow")) as here:
         assert chat(here.url, key).status == 200
@@ -461,6 +492,9 @@ def test_a_client_that_leaves_before_its_answer_pays_for_what_was_sent(
             assert (row.status, row.estimated) == (0, True)
             assert row.cost is not None
             assert 1_000_000 <= row.cost <= 2_200_000
+            assert [one.status for one in row.attempts] == [None], "no status came"
+            (by_model,) = SqliteLedger(tmp_path / "ledger.db").sum(["model"], 0, 1e11, {})
+            assert (by_model.by, by_model.cost) == ({"model": "m"}, row.cost)
 
 
 def test_a_client_that_leaves_a_loop_pays_for_its_turns(tmp_path: Path, store: SqliteKeyStore) -> None:
@@ -483,6 +517,22 @@ def test_a_client_that_leaves_a_loop_pays_for_its_turns(tmp_path: Path, store: S
             (row,) = Office(house.url, tmp_path, store).rows(1)
             assert row.estimated
             assert 5_010_000 < (row.cost or 0) < 6_000_000
+
+
+def test_an_answer_from_where_the_price_is_unknown_is_paid_at_the_price_that_was_reserved(
+    tmp_path: Path, store: SqliteKeyStore
+) -> None:
+    key, price = store.new("ada", grant=Grant(budget="0.02 USD/day")), read_price({"input": 1000, "output": 1000})
+    with faultline(say(500, b"{}"), SAID) as line:
+        ups = [upstream(name, "openai_chat", f"{line.url}/v1", models=("m",)) for name in ("first", "second")]
+        teams = TeamSettings(prices={"first/*": price})
+        with open_house(*ups, keys=store, store_path=tmp_path / "responses.db", teams=teams) as house:
+            assert "x-dragoman-cost" not in chat(house.url, key, "m").headers
+            (row,) = Office(house.url, tmp_path, store).rows(1)
+            assert (row.upstream, row.cost) == ("second", None), "the cost stays unknown"
+            lines = make_lines(make_holder(row.key_id, "ada", Grant(budget="0.02 USD/day")).budgeted, time.time())
+            (spent,) = SqliteBudgets(tmp_path / "budgets.db").read(lines)
+            assert spent.micros == 15_000
 
 
 def test_the_webhook_hears_of_a_soft_limit_once(office: Open, store: SqliteKeyStore) -> None:

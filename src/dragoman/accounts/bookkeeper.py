@@ -127,7 +127,7 @@ class Bookkeeper:
     def record(self, row: LedgerRow) -> None:
         if row.charged:
             self._charged += 1
-            self._settlements.append(Settlement(row.id, row.charged, row.cost or 0))
+            self._settlements.append(Settlement(row.id, row.charged, row.debit))
         if self._ledger is not None:
             self._journal.write(row)
             self._recorded += 1
@@ -264,7 +264,7 @@ class Bookkeeper:
         for segment in self._journal.take_over():
             try:
                 rows = segment.read()
-                charged = [Settlement(row.id, row.charged, row.cost or 0) for row in rows if row.charged]
+                charged = [Settlement(row.id, row.charged, row.debit) for row in rows if row.charged]
                 if charged:
                     self._tell(self._settle_each(charged))
                 if self._ledger is not None:

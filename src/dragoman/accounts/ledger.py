@@ -7,7 +7,7 @@ that is read twice counts once. Single rows are kept for some days; the sums sta
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain
 from operator import attrgetter
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.accounts.budgets import Line
 from dragoman.accounts.sqlite import use_wal
@@ -68,6 +69,12 @@ class LedgerRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     bodies: str = ""  # masked; only for keys that ask for it
     attempts: tuple[AttemptRow, ...] = ()
     charged: tuple[Line, ...] = ()  # the budgets that pay for it
+    instead: int | None = None  # what they pay if the cost is unknown
+
+    @property
+    def debit(self) -> int:
+        """What its budgets pay, in micro-units."""
+        return self.cost if self.cost is not None else self.instead or 0
 
 
 class Sums(Struct, frozen=True, kw_only=True):
@@ -89,6 +96,16 @@ class Sums(Struct, frozen=True, kw_only=True):
 class Page(Struct, frozen=True, kw_only=True):
     rows: tuple[LedgerRow, ...]
     cursor: str = ""  # where the next page begins; "" at the end
+
+
+def check_words(by: Sequence[str], where: Iterable[str]) -> None:
+    """A ValueError names a word that no report can be made by, or that no row can be chosen by."""
+    known = (*SUMMED, *DETAILS)
+    if (unknown := next((word for word in by if word not in known), None)) is not None:
+        raise ValueError(f"{unknown}: expected some of {', '.join(known)}")
+    chosen = [word for word in known if word not in _CLOCKS]  # a time is chosen by `since` and `until`
+    if (unknown := next((word for word in where if word not in chosen), None)) is not None:
+        raise ValueError(f"{unknown}: expected some of {', '.join(chosen)}")
 
 
 class Ledger(Protocol):
@@ -177,8 +194,7 @@ class SqliteLedger:
             db.executemany(_TRY, _list_tries(new))
 
     def sum(self, by: Sequence[str], since: float, until: float, where: dict[str, str]) -> list[Sums]:
-        if unknown := [word for word in (*by, *where) if word not in (*SUMMED, *DETAILS)]:
-            raise ValueError(f"{unknown[0]}: expected some of {', '.join((*SUMMED, *DETAILS))}")
+        check_words(by, where)
         details = any(word in DETAILS for word in (*by, *where))
         names = [_clock_of(word, details=details) if word in _CLOCKS else word for word in by]
         source = _DETAILED if details else _SUMMED_FROM
@@ -305,7 +321,7 @@ def _add_up(rows: Sequence[LedgerRow]) -> list[tuple[object, ...]]:
     """The rows of `sums` for these requests. They are few: many requests share an hour, a key and a model."""
     found: dict[tuple[object, ...], list[int]] = {}
     for row in rows:
-        model = row.model if 0 < row.status < 400 else ""
+        model = row.model if 0 < row.status < 400 or row.cost else ""  # clients choose the names in failed requests
         at = (int(row.at // 3600), row.key, row.team, row.door, row.upstream, model, row.currency)
         sums = found.get(at)
         if sums is None:
@@ -330,6 +346,11 @@ def _row(values: tuple[object, ...], db: sqlite3.Connection) -> LedgerRow:
     fields["estimated"] = bool(fields["estimated"])
     asked = "select upstream, model, status, failure, waited_ms from attempts where request = ? order by number"
     tries = tuple(AttemptRow(*one) for one in db.execute(asked, (fields["id"],)))
-    if not tries and fields["tries"]:
-        tries = (AttemptRow(str(fields["upstream"]), str(fields["model"]), 200, None, 0),)
-    return LedgerRow(**fields, attempts=tries)  # type: ignore[arg-type]  # as the table has them
+    return with_tries(LedgerRow(**fields), tries)  # type: ignore[arg-type]  # as the table has them
+
+
+def with_tries(row: LedgerRow, tries: tuple[AttemptRow, ...]) -> LedgerRow:
+    """A row as its table has it, with its attempts. The only one that went well has no row of its own."""
+    if not tries and row.tries:
+        tries = (AttemptRow(row.upstream, row.model, 200 if row.status else None, None, 0),)
+    return replace(row, attempts=tries)

@@ -153,6 +153,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     end_frame: bytes = b""  # the last frame, for clients that wait for it when a server leaves it out
     ping: bytes = b""  # keeps a quiet stream open
     usage_option: tuple[str, str] | None = None  # a stream has usage only with it: key of the body, key inside
+    is_usage: Callable[[bytes], bool] | None = None  # whether the data of a frame is there only because of that option
     counts_first: bool = False  # its streams begin with the number of input tokens
     write_late: Callable[[str, str], bytes] | None = None  # a header known at the end; None: an SSE comment
     writes_runs: bool = False  # its encoder writes each piece of a TextRun by itself

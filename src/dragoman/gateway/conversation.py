@@ -99,6 +99,7 @@ async def take_in(scope: Scope, path: str, raw: bytes | None, to_sent: ToSent | 
     request = scope.client_request.request
     scope.model = request.model
     await begin_charge(scope, scope.size // CHARS_PER_TOKEN, request.max_output, request.choices or 1)
+    scope.client_request.counted = scope.charge is not None and scope.charge.books is not None
     if http.holder is not None:
         await check_names(scope.gateway, http.holder, request, scope.dialect)
         scope.makes_names = makes_names(request, scope.dialect)

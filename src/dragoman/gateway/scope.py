@@ -266,7 +266,7 @@ class Scope:
     def _count(self, notes: list[FoldedNote], seconds: float, upstream: str) -> None:
         """For /metrics."""
         metrics, holder = self.gateway.metrics, self.http.holder
-        cost = self.cost if self.answer is not None else None
+        cost = self.cost
         if self.status:
             metrics.request(self.door, upstream, self.status, seconds)
         else:
@@ -276,6 +276,8 @@ class Scope:
         for attempt in self.attempts:
             metrics.attempt(attempt.upstream, attempt.failure or "ok")
         model = metrics.model(self.door, upstream, self.answer.target.model) if self.answer is not None else ""
+        if not model and cost is not None and cost.micros:
+            model = self.attempts[-1].model
         if self.usage is not None:
             metrics.usage(upstream, model, self.usage)
         if holder is not None:

@@ -50,6 +50,7 @@ class StreamWriter:
         request = scope.client_request.request if scope.client_request else None
         self._encoder = scope.dialect.stream_encoder(scope.answer.notes if scope.answer else Notes(), request)
         self._as_is = scope.answer is not None and scope.answer.as_is
+        self._hides_usage = isinstance(scope.answer, UpstreamAnswer) and scope.answer.call.hides_usage
         self._said: list[Event] = []  # events of bytes that were passed on unchanged
         self._joined: list[Event] = []  # earlier ones, with their texts joined
         self._carrier = scope.open_carrier()
@@ -233,10 +234,12 @@ class StreamWriter:
             return b""  # bytes after the end of the stream are not part of the answer
         data = self._tail + piece.raw if self._tail else piece.raw
         cut = frame_end(data, self.scope.dialect.media_type)
-        self._tail = data[cut:]
+        data, self._tail = data[:cut], data[cut:]
+        if self._hides_usage and not (piece.events and isinstance(piece.events[-1], PartDelta | TextRun)):
+            data = leave_out_usage(data, self.scope.dialect)
         if not self._finished:
-            return data[:cut]
-        out, self._end_sent = until_end(data[:cut], self.scope.dialect)
+            return data
+        out, self._end_sent = until_end(data, self.scope.dialect)
         return out
 
     def _is_no_stream(self, raw: bytes) -> bool:
@@ -421,6 +424,15 @@ def until_end(frames: bytes, dialect: Dialect) -> tuple[bytes, bool]:
         if dialect.is_end(read_data(frames[start:end])):
             return frames[:end], True
     return frames, False
+
+
+def leave_out_usage(frames: bytes, dialect: Dialect) -> bytes:
+    """Whole frames without those that tell the usage, which we asked for and the client did not: a client that reads
+    the first choice of every frame would fail."""
+    if dialect.is_usage is None or b"usage" not in frames:
+        return frames
+    spans = split_frames(frames, dialect.media_type)
+    return b"".join([frames[start:end] for start, end in spans if not dialect.is_usage(read_data(frames[start:end]))])
 
 
 def split_frames(data: bytes, media_type: str, first: int = 0) -> Iterator[tuple[int, int]]:

@@ -9,11 +9,12 @@ from dragoman.accounts.ledger import (
     COUNTERS,
     DETAILS,
     MOST_ROWS,
-    SUMMED,
     AttemptRow,
     LedgerRow,
     Page,
     Sums,
+    check_words,
+    with_tries,
 )
 from dragoman.postgres.database import Database, PgConnection
 
@@ -35,8 +36,9 @@ with fresh as (
     on conflict (id) do nothing returning *
 )
 insert into dragoman.sums
-select floor(at / 3600)::bigint, key, team, door, upstream, case when status between 1 and 399 then model else '' end,
-    currency, count(*), count(*) filter (where status >= 400), count(*) filter (where cost is null),
+select floor(at / 3600)::bigint, key, team, door, upstream,
+    case when status between 1 and 399 or cost > 0 then model else '' end, currency,
+    count(*), count(*) filter (where status >= 400), count(*) filter (where cost is null),
     {", ".join(f"coalesce(sum({name}), 0)" for name in (*COUNTERS, "cost", "total_ms"))}
 from fresh group by 1, 2, 3, 4, 5, 6, 7 order by 1, 2, 3, 4, 5, 6, 7
 on conflict ({", ".join(_KEYS)}) do update set {", ".join(f"{name} = sums.{name} + excluded.{name}" for name in _ADDED)}
@@ -162,8 +164,7 @@ class PostgresLedger:
         self._database.run(work, WRITE_S)
 
     def sum(self, by: Sequence[str], since: float, until: float, where: dict[str, str]) -> list[Sums]:
-        if unknown := [word for word in (*by, *where) if word not in (*SUMMED, *DETAILS)]:
-            raise ValueError(f"{unknown[0]}: expected some of {', '.join((*SUMMED, *DETAILS))}")
+        check_words(by, where)
         details = any(word in DETAILS for word in (*by, *where))
         time = "at" if details else "hour * 3600"
         names = [_show_time(word, time) if word in _TIMES else word for word in by]
@@ -202,7 +203,7 @@ class PostgresLedger:
             tries: dict[str, list[AttemptRow]] = {}
             for one in map(tuple, await connection.fetch(_TRIES, [row["id"] for row in found])):
                 tries.setdefault(one[0], []).append(AttemptRow(*one[1:]))
-            return tuple(LedgerRow(**row, attempts=tuple(tries.get(row["id"], ()))) for row in found)
+            return tuple(with_tries(LedgerRow(**row), tuple(tries.get(row["id"], ()))) for row in found)
 
         rows = self._database.run(work, WRITE_S)
         return Page(rows=rows, cursor=f"{rows[-1].at!r},{rows[-1].id}" if len(rows) == most else "")

@@ -12,6 +12,7 @@ from dragoman.dialects.openai_chat.reply import decode_reply, encode_reply
 from dragoman.dialects.openai_chat.request import PATH, decode_request, encode_request
 from dragoman.dialects.openai_chat.stream_decoder import StreamDecoder
 from dragoman.dialects.openai_chat.stream_encoder import StreamEncoder
+from dragoman.dialects.openai_chat.usage import is_usage
 from dragoman.dialects.openai_chat.words import CALL_SEAL, LIMITS, NAME
 from dragoman.fields import ReplyRules
 from dragoman.jsontypes import JsonObject
@@ -158,6 +159,7 @@ DIALECT = Dialect(
     end_frame=b"data: [DONE]\n\n",
     ping=b": keep-alive\n\n",
     usage_option=("stream_options", "include_usage"),
+    is_usage=is_usage,
     dated=True,
     reply_id_prefix="chatcmpl-",
     seal_form="signature",

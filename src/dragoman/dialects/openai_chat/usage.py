@@ -8,8 +8,9 @@ we keep a server's other way of counting as spelling.
 from dragoman.dialects._settings import encode_tier
 from dragoman.dialects.openai_chat.parts import note_absent
 from dragoman.dialects.openai_chat.words import NAME, TIERS
+from dragoman.errors import DecodeError
 from dragoman.fields import add_extras, leftovers, note_silent, note_spelling, spelled
-from dragoman.jsontypes import JsonObject
+from dragoman.jsontypes import JsonObject, load_json
 from dragoman.model.messages import Extras
 from dragoman.model.reply import Usage
 from dragoman.notes import At, Notes
@@ -25,6 +26,15 @@ DETAILS = ("prompt_tokens_details", "completion_tokens_details")
 TOTALS = ("prompt_tokens", "completion_tokens", "total_tokens")
 ASIDE = "~aside"  # spelling: counts that stood beside the details
 ODD = "~odd"  # spelling: totals that do not add up as OpenAI's do
+
+
+def is_usage(data: bytes) -> bool:
+    """Whether the data of a frame tells the usage and nothing else."""
+    try:
+        chunk = load_json(data)
+    except DecodeError:
+        return False
+    return type(chunk) is dict and chunk.get("choices") == [] and type(chunk.get("usage")) is dict
 
 
 def decode_usage(usage: JsonObject) -> Usage:

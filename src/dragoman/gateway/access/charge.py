@@ -25,6 +25,7 @@ from dragoman.model.reply import Usage
 from dragoman.upstream.admission import LimitedQueue, LimitStore, Ticket
 from dragoman.upstream.attempts import Attempt
 from dragoman.upstream.read_reply import MOST_TOKENS
+from dragoman.upstream.spec import Target
 
 if TYPE_CHECKING:
     from dragoman.accounts.bookkeeper import Bookkeeper
@@ -225,8 +226,9 @@ async def reserve(
     rules, now = scope.now.settings.teams.budgets, scope.gateway.wall()
     price = scope.now.price_of(scope.model)
     if price is None or holder.currency != price.currency:
-        if rules.unknown_price == "refuse":
-            raise UpstreamError(_no_price(scope.model, holder, price))
+        targets = [target for _, target in scope.now.targets(scope.model, lambda: 0.0)]
+        if targets and rules.unknown_price == "refuse":  # a model that is nowhere is "not found", which is said later
+            raise UpstreamError(_no_price(scope.model, targets[0], holder, price))
         return
     cap = rules.policy == "cap"
     most = USUAL_OUTPUT if output is None else min(output, USUAL_OUTPUT) if cap else output
@@ -275,9 +277,11 @@ def _warn(found: Sequence[Spent], accounts: Sequence[Account], now: float) -> st
     return "; ".join(words)
 
 
-def _no_price(model: str, holder: Holder, price: ModelPrice | None) -> Failure:
+def _no_price(model: str, target: Target, holder: Holder, price: ModelPrice | None) -> Failure:
     why = "is not known" if price is None else f"is in {price.currency}, and the budget is not"
-    words = f"the price of {model[:200]!r} {why}, but {holder.budgeted[0].label} has a budget: see [prices] in the docs"
+    where = f"{target.upstream.name}/{target.model}"[:200]
+    words = f"the price of {model[:200]!r} {why}, and {holder.budgeted[0].label} has a budget"
+    words += f": an admin of this gateway can add [prices.{dump_json(where).decode()}] to its configuration"
     return Failure(kind="forbidden", status=403, code="unknown_price", param="model", message=words)
 
 
@@ -343,7 +347,7 @@ def find_usage(scope: "Scope") -> tuple[Usage | None, bool]:
     used = usage or Usage()
     text = max(scope.events, (scope.streamed - FRAME_BYTES * scope.events) // CHARS_PER_TOKEN)
     if answer.complete:
-        text = len(answer.raw) // CHARS_PER_TOKEN
+        text = max(1, (len(answer.raw) - FRAME_BYTES) // CHARS_PER_TOKEN)
     read = used.input if used.input is not None else count_sent(scope)
     return replace(used, input=read, output=max(used.output or 0, text)), True
 
@@ -362,6 +366,12 @@ def find_cost(scope: "Scope", usage: Usage | None) -> Cost | None:
         return None
     images = count_images(scope) if price.image is not None else 0
     return count_cost(price, usage, images)
+
+
+def find_debit(scope: "Scope", usage: Usage | None) -> int | None:
+    """What a request pays that was answered where the price is unknown: the price where it was to be answered."""
+    cost = count_cost(scope.now.price_of(scope.model), usage)
+    return None if cost is None else cost.micros
 
 
 def count_images(scope: "Scope") -> int:
@@ -409,6 +419,7 @@ def make_row(scope: "Scope", charge: Charge, usage: Usage | None, cost: Cost | N
         bodies=scope.show_bodies() if holder is not None and holder.keeps_bodies else "",
         attempts=_list_attempts(scope.attempts),
         charged=charge.lines,
+        instead=None if cost is not None or not charge.lines else find_debit(scope, usage),
     )
 
 

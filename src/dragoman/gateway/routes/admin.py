@@ -144,7 +144,10 @@ async def serve_admin(gateway: Gateway, http: HttpRequest, match: Match) -> Http
     call = _by_pattern()[http.method, match.route.door.path]
     try:
         body = await _read(gateway, http, call)
-        query = {name: values[-1] for name, values in parse_qs(http.query).items()}
+        query = {name: values[-1] for name, values in parse_qs(http.query).items() if name != "key"}
+        if (unknown := next((name for name in query if name not in call.query), None)) is not None:
+            known = f"expected some of {', '.join(call.query)}" if call.query else "this call takes none"
+            raise ValueError(f"the query's {unknown[:50]!r}: {known}")
         asked = AdminRequest(gateway=gateway, groups=match.groups, query=query, body=body, who=name_admin(http))
         if inspect.iscoroutinefunction(call.work):
             found = await call.work(asked)

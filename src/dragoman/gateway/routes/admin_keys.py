@@ -4,7 +4,7 @@ from contextlib import closing
 
 from dragoman.accounts import budgets, usage
 from dragoman.accounts.grants import NO_GRANT, Account, make_holder
-from dragoman.accounts.ledger import Ledger, Page
+from dragoman.accounts.ledger import DETAILS, Ledger, Page
 from dragoman.accounts.money import write_amount, write_time
 from dragoman.gateway.access.client_keys import ClientKeys
 from dragoman.gateway.routes.admin_types import (
@@ -26,7 +26,7 @@ from dragoman.gateway.routes.admin_types import (
 from dragoman.gateway.stores.engines import open_budgets, open_ledger
 from dragoman.gateway.stores.keys import KeyChange, KeyRow
 
-SPAN = ("since", "until", "team", "key_name", "model", "upstream", "door")
+SPAN = ("since", "until", "team", "key_name", "model", "upstream", "door", "currency", *DETAILS)
 USUAL_ROWS = 100
 MOST_ROWS = 1000  # in one answer
 
