@@ -83,6 +83,23 @@ def test_a_client_brings_no_spellings_of_ours(path: str, key: str) -> None:
         assert "begin with ~" in refused.text
 
 
+@pytest.mark.parametrize("path", [*DOORS, "/dragoman/v1/chat", "/v1/embeddings"])
+@pytest.mark.parametrize("key", ["Model", "MODEL", "m\\u004fdel"])
+def test_a_model_in_large_letters_is_none(path: str, key: str) -> None:
+    """Ollama, and others that are written in Go, read it, and not the one that the key was checked for."""
+    with faultline(say(200, ANSWER)) as line, open_house(upstream("up", "ollama", line.url)) as house:
+        more = {} if "models" in path else {"model": "up-model"}
+        asked = {"input": "x", "messages": MESSAGES, "extras": {"ollama": {"SPOOF": "dear"}}}
+        spoofed = {
+            **more,
+            **(DOORS.get(path, asked)),
+            **({} if "dragoman" in path else {"SPOOF": "dear"}),
+        }
+        body = dump_json(spoofed).replace(b"SPOOF", key.encode())
+        refused = send(house.url, "POST", path, body, {"content-type": "application/json"})
+        assert (refused.status, line.seen) == (400, [])
+
+
 @pytest.mark.parametrize("place", ["top", "choice", "message"])
 @pytest.mark.parametrize("key", ["~logprobs", "~omit", "~message", "~silent", "~delta", "~index"])
 @pytest.mark.parametrize("value", [None, True, 5, "x", [{}], {"a": 1}], ids=str)

@@ -2,7 +2,7 @@
 
 import asyncio
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -154,10 +154,18 @@ def _check(body: Json, data: bytes, limits: RequestLimits, members: dict[str, Ra
         found = _DESTINATIONS & body.keys()
         raise DecodeError("only the configuration decides where a request goes", min(found))
     refuse_spellings(body)
+    refuse_other_models(body)
     for key in ("messages", "input", "contents"):
         if type(body.get(key)) is list and len(body[key]) > limits.entries:
             raise DecodeError(f"more than {limits.entries} entries", key)
     return body
+
+
+def refuse_other_models(keys: Iterable[str]) -> None:
+    """Servers written in Go, as Ollama is, read `Model` as `model`: another model than the one that was checked."""
+    for key in keys:
+        if len(key) == 5 and key != "model" and key.casefold() == "model":
+            raise DecodeError("expected `model`, in small letters", key)
 
 
 def check_cost(data: bytes) -> None:

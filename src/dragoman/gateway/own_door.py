@@ -12,6 +12,7 @@ from dragoman.dialects import NAMES, find_dialect
 from dragoman.dialects.canonical import NAME
 from dragoman.errors import DecodeError
 from dragoman.fields import SPELLING
+from dragoman.gateway.bodies import refuse_other_models
 from dragoman.jsontypes import Json, dump_json, load_json
 from dragoman.model.messages import Message, Text
 from dragoman.model.request import Request
@@ -25,6 +26,7 @@ HEADER = "header:"
 def check_extras(request: Request) -> None:
     """A DecodeError names a key of the extras that is none."""
     for dialect, own in request.extras.items():
+        refuse_other_models(own)
         false = find_false(dialect, own)
         if false:
             raise DecodeError(f"{dialect} writes it from the canonical form: it is no extra", "extras", dialect, false)
