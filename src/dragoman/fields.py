@@ -21,7 +21,7 @@ OMIT = "~omit"  # spelling: keys that the encoder always writes and this body la
 SILENT = "~silent"  # spelling: extras that mean nothing in other dialects, so that dropping them needs no note
 
 
-SPELLING = "~"  # how keys begin that remember a spelling; a key from outside that begins so is none of them
+SPELLING = "~"  # our own keys that remember a spelling begin with it
 OPAQUE = frozenset({"input", "args", "arguments", "parameters", "input_schema", "schema", "metadata", "response"})
 
 
@@ -234,8 +234,8 @@ _TYPE_WORDS = {str: "string", dict: "object", list: "array", bool: "boolean", in
 
 
 def checked_leftovers(obj: JsonObject, name: str, types: ValueTypes) -> Extras:
-    """The same, for a request. A known key is left only if its value is of a type that the provider refuses, too: then
-    it is the client's mistake, and not an extra."""
+    """The same for a request. A known key is left over only if its value has a wrong type, which the provider would
+    refuse too. That is the client's mistake, so it is a DecodeError and not an extra."""
     for key in obj:
         if key in types:
             check_type(obj, key, types)
@@ -249,8 +249,8 @@ def check_type(obj: JsonObject, key: str, types: ValueTypes) -> None:
 
 
 def refuse_spellings(body: JsonObject) -> None:
-    """A DecodeError for a key of a request that an encoder would take for a spelling of ours: it could change what was
-    checked, such as the model."""
+    """Raises a DecodeError for a key of a request that an encoder would take for a spelling of ours. Such a key could
+    change something that was already checked, such as the model."""
     if max(body, default="") >= SPELLING:  # seldom: it is the last letter of ASCII
         for key in body:
             if key[:1] == SPELLING:
@@ -258,7 +258,7 @@ def refuse_spellings(body: JsonObject) -> None:
 
 
 def drop_spellings(value: object) -> None:
-    """Deletes such keys in a server's answer, wherever they could be taken for ours: not in what the model said."""
+    """Deletes keys that begin like our spellings from a server's answer, but not from the model's own words."""
     left = [value]
     while left:
         at = left.pop()

@@ -245,7 +245,7 @@ def split_members(data: bytes) -> dict[str, msgspec.Raw] | None:
 
 
 def load_member(value: msgspec.Raw) -> Json:
-    """One of them. A DecodeError does not say where in the whole text it is."""
+    """Loads one value of `split_members`. A DecodeError does not say where in the whole text it is."""
     return load_json(value, strict=True)
 
 

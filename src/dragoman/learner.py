@@ -439,7 +439,7 @@ def _learn_rule(failure: Failure, request: Request, profile: Profile, notes: Not
     """A rule that the server names in words we know (learner_rules.py)."""
     words = _words(failure)
     for rule in RULES:
-        found = rule.said.search(words)
+        found = rule.pattern.search(words)
         if found is not None:
             lesson = _prepare(request, profile, notes, rule.what, **rule.fields(found, profile, request))
             if lesson is not None:

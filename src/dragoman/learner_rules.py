@@ -20,13 +20,13 @@ Teach: TypeAlias = Callable[[re.Match[str], Profile, Request], Fields]
 
 
 class LearnedRule(Struct, frozen=True):
-    said: re.Pattern[str]
+    pattern: re.Pattern[str]  # of the words of a refusal
     what: str  # what is sent instead
     fields: Teach
 
 
 def _rule(pattern: str, what: str, fields: Fields | Teach) -> LearnedRule:
-    teach: Teach = fields if callable(fields) else lambda found, profile, request: fields
+    teach: Teach = fields if callable(fields) else lambda match, profile, request: fields
     return LearnedRule(re.compile(pattern, re.IGNORECASE | re.DOTALL), what, teach)
 
 
@@ -34,72 +34,72 @@ def _thinking(profile: Profile) -> Thinking:
     return profile.thinking or Thinking()
 
 
-def _learn_most(found: re.Match[str], profile: Profile, request: Request) -> Fields:
-    most = int(found.group(1).replace(",", ""))
-    return {"most_output": most - 1 if "exclusive" in found.group(0).rpartition(found.group(1))[2] else most}
+def _learn_most(match: re.Match[str], profile: Profile, request: Request) -> Fields:
+    most = int(match.group(1).replace(",", ""))
+    return {"most_output": most - 1 if "exclusive" in match.group(0).rpartition(match.group(1))[2] else most}
 
 
-def _learn_budget(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+def _learn_budget(match: re.Match[str], profile: Profile, request: Request) -> Fields:
     usual = profile.thinking or Thinking(says="budget", efforts=())
-    return {"thinking": replace(usual, least=int(found.group(1)), most=int(found.group(2)))}
+    return {"thinking": replace(usual, least=int(match.group(1)), most=int(match.group(2)))}
 
 
-def _learn_level(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+def _learn_level(match: re.Match[str], profile: Profile, request: Request) -> Fields:
     known = _thinking(profile).efforts
-    return {"thinking": replace(_thinking(profile), efforts=tuple(e for e in known if e != found.group(1).lower()))}
+    return {"thinking": replace(_thinking(profile), efforts=tuple(e for e in known if e != match.group(1).lower()))}
 
 
-def _learn_reasoning_word(found: re.Match[str], profile: Profile, request: Request) -> Fields:
-    fresh = {"mode": ()} if found.group(1).endswith("mode") else {"context": ("auto", "current_turn")}
+def _learn_reasoning_word(match: re.Match[str], profile: Profile, request: Request) -> Fields:
+    fresh = {"mode": ()} if match.group(1).endswith("mode") else {"context": ("auto", "current_turn")}
     return {"reasoning_words": {**profile.reasoning_words, **fresh}}
 
 
-def _learn_no_search(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+def _learn_no_search(match: re.Match[str], profile: Profile, request: Request) -> Fields:
     return {"rejects_extras": (*profile.rejects_extras, "web_search_options")}
 
 
-def _learn_no_minimal(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+def _learn_no_minimal(match: re.Match[str], profile: Profile, request: Request) -> Fields:
     return {"thinking": replace(_thinking(profile), efforts=tuple(e for e in EFFORTS if e not in ("minimal", "max")))}
 
 
-def _learn_no_effort(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+def _learn_no_effort(match: re.Match[str], profile: Profile, request: Request) -> Fields:
     usual = _thinking(profile)
     return {"thinking": replace(usual, says="budget", efforts=(), least=max(usual.least, 1024), inside=True)}
 
 
-def _learn_adaptive(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+def _learn_adaptive(match: re.Match[str], profile: Profile, request: Request) -> Fields:
     words = tuple(effort for effort in EFFORTS if effort != "minimal")
     return {"thinking": Thinking(says="adaptive", efforts=words), "thinking_first": False}
 
 
-def _learn_on(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+def _learn_on(match: re.Match[str], profile: Profile, request: Request) -> Fields:
     usual = _thinking(profile)
     return {"thinking": replace(usual, off=False, default="on", least=max(usual.least, 128))}
 
 
-def _learn_grammar(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+def _learn_grammar(match: re.Match[str], profile: Profile, request: Request) -> Fields:
     """Strict tools first; an answer's own schema is given up only where no tool is strict."""
     if any(getattr(tool, "strict", None) for tool in request.tools or ()):
         return {"strict_schema": ""}
     return {"lacks": (*profile.lacks, "json_schema")}
 
 
-def _learn_longest(found: re.Match[str], profile: Profile, request: Request) -> Fields:
-    field = {"prompt_cache_key": "cache_key"}.get(found.group(1), "user")
-    return {"longest": {**profile.longest, field: int(found.group(2))}}
+def _learn_longest(match: re.Match[str], profile: Profile, request: Request) -> Fields:
+    field = {"prompt_cache_key": "cache_key"}.get(match.group(1), "user")
+    return {"longest": {**profile.longest, field: int(match.group(2))}}
 
 
-def _learn_json_alone(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+def _learn_json_alone(match: re.Match[str], profile: Profile, request: Request) -> Fields:
     forced = request.tool_choice is not None and request.tool_choice.mode == "required"
-    return {"json_not_with": (*profile.json_not_with, "forced" if forced and "required" in found.group(0) else "tools")}
+    return {"json_not_with": (*profile.json_not_with, "forced" if forced and "required" in match.group(0) else "tools")}
 
 
-def _learn_no_stream(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+def _learn_no_stream(match: re.Match[str], profile: Profile, request: Request) -> Fields:
     return {"json_not_with": (*profile.json_not_with, "stream")}
 
 
-def _learn_tools_effort(found: re.Match[str], profile: Profile, request: Request) -> Fields:
-    return {"effort_with_tools": "none" if "to 'none'" in found.group(0) else "unsaid"}
+def _learn_tools_effort(match: re.Match[str], profile: Profile, request: Request) -> Fields:
+    return {"effort_with_tools": "none" if "to 'none'" in match.group(0) else "unsaid"}
 
 
 # What servers say to a picture that their model cannot see; some of them with status 500 or 404.
@@ -113,8 +113,8 @@ BLIND = (
 REQUESTS_OWN = re.compile(rf"{BLIND}|requires? --jinja", re.IGNORECASE)
 
 
-def _learn_blind(found: re.Match[str], profile: Profile, request: Request) -> Fields:
-    words = found.group(0).lower()
+def _learn_blind(match: re.Match[str], profile: Profile, request: Request) -> Fields:
+    words = match.group(0).lower()
     lost: Fields = {"audio": ()} if "audio" in words else {"video": ()} if "video" in words else {"images": ()}
     return {"media": replace(profile.media, **lost)}
 
@@ -170,7 +170,7 @@ RULES: tuple[LearnedRule, ...] = (
     _rule(
         r"'tools': array too long[^.]*\. Expected an array with maximum length (\d+)",
         "fewer tools",
-        lambda found, profile, request: {"most_tools": int(found.group(1))},
+        lambda match, profile, request: {"most_tools": int(match.group(1))},
     ),
     _rule(
         r"'(prompt_cache_key|user|safety_identifier)': string too long.{0,80}maximum length (\d+)",

@@ -11,13 +11,13 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u206
 
 
 class LogLine(Struct, frozen=True, gc=False):
-    """What a module gives its logger: `log.info(Line("key_rests", {"upstream": name}))`."""
+    """What a module gives its logger: `log.info(LogLine("key_rests", {"upstream": name}))`."""
 
     event: str
     fields: Mapping[str, object] = {}
 
-    def said(self) -> dict[str, object]:
-        """The fields that say something."""
+    def present_fields(self) -> dict[str, object]:
+        """The fields that have a value."""
         return {name: value for name, value in self.fields.items() if value}
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ def plain(value: object) -> str:
 
 
 def quoted(value: object) -> str:
-    """Where one field ends is seen: a text with spaces or an equals sign stands in quotes."""
+    """A value for a line of fields. A text with spaces or an equals sign gets quotes, so that its end is clear."""
     if type(value) is int or type(value) is float:
         return str(value)
     text = plain(value)

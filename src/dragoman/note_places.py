@@ -45,7 +45,7 @@ class Stages(Struct, eq=False):
         return tuple(self._step(i, i - 1) for i in range(last, 0, -1) if lists[i] is not lists[i - 1])
 
     def follow(self, number: int, place: Place) -> Place:
-        """A place in the form with this number, as a place in the last one. What is gone is where its list is."""
+        """A place in the form with this number, as a place in the last one. For a value that is gone: its list."""
         for i in range(max(number, 0), len(self.forms) - 1):
             place = self._step(i, i + 1).back(place)
         return place
@@ -119,7 +119,8 @@ def _parts_on(turn: Any, rest: Place) -> list[tuple[Any, int]]:
 
 
 def _home(turn: Any, known: dict[int, Place]) -> int | None:
-    """The turn that a turn was, or that its first known part was in: it may have been joined or emptied."""
+    """The number of the turn before the pass: the same object, or the turn that its first known part was in. A pass may
+    have joined or emptied turns."""
     for item in (turn, *turn.parts):
         if id(item) in known:
             return int(known[id(item)][0])
@@ -179,8 +180,8 @@ def _between(
     alike: Sequence[int] = (),
     same: Sequence[bool] = (),
 ) -> int | None:
-    """The home of an item: its own, else that of what stood there between its neighbours, in the same order. `alike`:
-    items of its kind, which are looked at first; `same`: whether each item is of its kind."""
+    """Where an item was before: its own earlier place if it is known, else a place between those of its neighbours.
+    `alike`: places of items of the same kind, which are tried first. `same`: whether each item is of that kind."""
     if homes[number] is not None:
         return homes[number]
     taken = {home for home in homes if home is not None}

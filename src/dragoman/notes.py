@@ -65,11 +65,11 @@ class _Source(Stages, eq=False):
         return Note(kind, where, why, canonical, self.body)
 
     def find_place(self, at: At, number: int) -> Place:
-        """Where it is in the canonical value."""
+        """The place in the first form of the canonical value. `number`: the form that `at` is a place of."""
         return self.trace(number, flatten(at))
 
     def find_target(self, kind: NoteKind, at: At, number: int) -> str:
-        """Where it is in the body that was written; "" if it is not there."""
+        """The place in the body that was written; "" if the value is not there."""
         if self.target is None or kind == "dropped":
             return ""
         value, place = self.forms[-1], self.follow(number, flatten(at))
@@ -97,7 +97,7 @@ class _Unread(Struct):
         return self.note
 
     def find_rank(self, *, places: bool) -> NoteRank:
-        """As that of the note, without a look for its place in the caller's body."""
+        """The rank of the note, without a look for its place in the caller's body."""
         if self.note is not None:
             return self.note.rank
         if not places:
@@ -122,7 +122,7 @@ class _Unread(Struct):
 
 
 def is_mended_turn(note: Note) -> bool:
-    """Whether it was removed from a conversation or repaired in it."""
+    """Whether the note is about something that was removed from the conversation or repaired in it."""
     if note.kind not in ("dropped", "repaired"):
         return False
     return note.canonical.startswith("/messages/") and "/extras/" not in note.canonical
@@ -162,9 +162,9 @@ class Notes:
     def read(
         self, most_places: int | None = None, *, targets: bool = False, most_notes: int | None = None
     ) -> list[Note]:
-        """The notes so far. Only the first `most_places` say where: to find a place takes longer in a longer request,
-        and a request may have a hundred thousand faults. `targets`: also their places in the request that was written.
-        `most_notes`: only so many."""
+        """The notes so far, at most `most_notes`. Only the first `most_places` have a place: a request may have a
+        hundred thousand faults, and in a long request it takes long to find a place. `targets`: also find each place in
+        the request that was written."""
         if not self._all:
             return []
         most = len(self._all) if most_places is None else most_places
@@ -174,8 +174,8 @@ class Notes:
         ]
 
     def fold(self, most_places: int, most_notes: int | None = None) -> list[FoldedNote]:
-        """What `fold_notes` makes of them. Only the first of those that are folded is asked where it is: to find places
-        takes longer than all the rest."""
+        """The notes as `fold_notes` folds them. The place is looked up only for the first of equal notes: to find a
+        place takes longer than everything else here."""
         if not self._all:
             return []
         counts: dict[tuple[str, str, str, NoteRank], int] = {}
@@ -208,72 +208,72 @@ class Notes:
         return read, len(found)
 
     def begin(self, body: BodyKind, locate: Locate | None, *forms: Any) -> None:
-        """What is noted from here on is about another body. `forms`: its value, if it has been read already."""
+        """Notes from here on are about another body. `forms`: its value, if it has been read already."""
         self._forms = list(forms)
         self._source = _Source(self._forms, {}, {}, body, locate)
         if body == "request":
             self._request = self._source
 
     def resume_request(self) -> None:
-        """What is noted from here on is about the request again."""
+        """Notes from here on are about the request again."""
         self._source, self._forms = self._request, self._request.forms
 
     def write_for(self, locate: Locate) -> None:
-        """The last form is written as a body now, in which this finds places."""
+        """The last form of the value is now written as a body. `locate` finds a place in that body."""
         self._source.target = locate
 
     def stage(self, value: T) -> T:
-        """The value has this form now: what is noted from here on names places in it. Returns the value."""
+        """The value has this form now: notes from here on name places in it. Returns the value."""
         forms = self._forms
         if not forms or forms[-1] is not value:
             forms.append(value)
         return value
 
     def settle(self, most_places: int | None = None) -> None:
-        """Read all places now, so that the request need not be kept for them. A reply may go on."""
+        """Looks up all places now, so that the request need not be kept. Notes about the reply can still be added."""
         self._all[:] = self.read(most_places)
         settled, self._request = self._request, _Source([])
         if self._source is settled:
             self.resume_request()
 
     def dropped(self, at: At, why: str) -> None:
-        """It is gone."""
+        """The value at this place is lost."""
         self._add("dropped", at, why)
 
     def altered(self, at: At, why: str) -> None:
-        """It is there, but not as it was said."""
+        """The value at this place was changed."""
         self._add("altered", at, why)
 
     def invented(self, at: At, why: str) -> None:
-        """The request did not contain it; the target demands it."""
+        """The request has no such value, but the target demands one, so we added it."""
         self._add("invented", at, why)
 
     def repaired(self, at: At, why: str) -> None:
-        """It was broken and is now legal."""
+        """The value was broken and is now legal."""
         self._add("repaired", at, why)
 
     def repeat(self, note: Note) -> None:
-        """What was noted before, of something that is the same again and stands at the same canonical place."""
+        """Adds a note again that an earlier request had. The same value is at the same canonical place again."""
         self._add(note.kind, unspell(note.canonical), note.why)
 
     def is_about(self, field: str) -> bool:
-        """Whether a note that was not read yet is about something in this field of the value."""
+        """Whether a note whose place was not looked up yet is about this field of the value."""
         return any(type(note) is _Unread and flatten(note.at)[:1] == (field,) for note in self._all)
 
     def extend(self, notes: Iterable[Note]) -> None:
-        """Notes that were made elsewhere, as they are."""
+        """Adds finished notes unchanged."""
         self._all.extend(notes)
 
     def forget(self, start: int, end: int) -> None:
-        """Take back the notes of something that was not used. Nothing was noted twice then."""
+        """Removes notes about a form of the request that was not used in the end."""
         del self._all[start:end]
 
     def share(self, other: "Notes") -> None:
-        """Write into the list of another one from here on."""
+        """Adds notes to the list of `other` from here on."""
         self._all = other._all
 
     def refuse(self, at: At, why: str, kind: NoteKind = "dropped") -> LossError:
-        """The error for something that is refused whatever the caller accepts. It is returned, to be raised."""
+        """The error to raise for something that we refuse, whatever losses the caller accepts."""
         note = self._source.spell(kind, self._source.find_place(at, len(self._forms) - 1), why)
         return LossError(note.where, note.why, note.canonical)
 
@@ -284,7 +284,7 @@ class Notes:
 
 
 def _ends(at: At) -> tuple[str, str | int]:
-    """The last name in a place, as that of its note, and its first step."""
+    """The last field name in a place, and the first step of the place."""
     last, first = "", cast("str | int", "")
     while at:
         at, first = at

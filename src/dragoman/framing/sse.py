@@ -57,8 +57,8 @@ class SseDecoder:
         return blocks
 
     def look(self, piece: bytes) -> bytes | None:
-        """The next bytes, with plain line ends, if they begin with a frame. They are not taken: a caller that can read
-        them otherwise, as whole frames to their end, need not feed them."""
+        """The next bytes, with plain line ends, if they begin with a frame. The decoder does not take them: a caller
+        that can read them in another way does not feed them."""
         if self._buffer or self._ended_in_cr:
             return None
         return piece.replace(b"\r\n", b"\n") if CR in piece else piece
@@ -128,7 +128,7 @@ def remove_between(block: bytes, start: bytes, end: bytes) -> bytes:
 
 
 def remove_each(frames: bytes, start: bytes, end: bytes) -> bytes | None:
-    """The same for many frames; None if what would be removed is not a word or a number."""
+    """The same for many frames; None if the bytes to remove are not a word or a number."""
     kept, *others = frames.split(start)
     pieces = [kept]
     for other in others:

@@ -147,14 +147,15 @@ class CheckCost(NamedTuple):
 
 
 class CostCount:
-    """References multiply: 60 definitions, each of two references to the next, are 2**60 steps."""
+    """Counts the steps of a check. References multiply them: 60 definitions, each with two references to the next, are
+    2**60 steps."""
 
     def __init__(self, root: JsonObject) -> None:
         self._root = root
         self._known: dict[tuple[int, int], CheckCost] = {}
 
     def count(self, depth: int) -> CheckCost:
-        """For values of a depth."""
+        """The cost for values of this depth."""
         try:
             return self._count(self._root, depth) if depth <= MAX_VALUE_DEPTH else CheckCost(NEVER_ENDS)
         except RecursionError:

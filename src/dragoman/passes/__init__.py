@@ -1,1 +1,1 @@
-"""Request -> Request: what a target needs before it can say a conversation. Pure, idempotent, deterministic."""
+"""Passes: each changes a Request so that its target accepts it. A pass is pure, deterministic and idempotent."""

@@ -1,6 +1,6 @@
-"""Features a target lacks: made from what it has, left out, or refused, as the profile's policy says for each.
+"""Features that a target lacks: emulated, left out, or refused. The profile's policy decides for each feature.
 
-What is emulated on the way there must be undone on the way back: `Undo` says what (answers/undo.py does it).
+The answer to an emulated request must be changed back. `Undo` lists what to change; answers/undo.py does it.
 """
 
 from msgspec import Struct
@@ -25,14 +25,14 @@ MOST_COPIES = 8  # of one request: each is paid for
 
 
 class Expected(Struct, frozen=True, kw_only=True):
-    """What the answer was to be."""
+    """The JSON that the client expects as the answer."""
 
     schema: JsonObject | None = None  # None: any JSON
-    loose: bool = False  # asked for in words: what stands around the JSON is not meant
+    loose: bool = False  # the model was asked in words: text around the JSON is no part of the answer
 
 
 class Undo(Struct, frozen=True, kw_only=True):
-    """What the way back has to put right."""
+    """The changes that the answer needs, because of what the passes changed in the request."""
 
     renames: Renames = NOTHING
     custom: frozenset[str] = frozenset()  # freeform tools, by the client's names
@@ -44,13 +44,13 @@ class Undo(Struct, frozen=True, kw_only=True):
     mcp: McpReturn | None = None  # calls of MCP servers come back in the words of the client
 
     def is_nothing(self) -> bool:
-        """Ids that are taken are no matter of an undo: answers/call_ids.py gives calls ids of their own."""
+        """Whether the answer needs no change. `names.taken` does not count: answers/call_ids.py looks after ids."""
         renames = self.renames
         changed = renames.names or renames.properties or renames.answer or self.custom or self.json_tool
         return not (changed or self.expected or self.stops or self.mcp or self.word)
 
     def is_only_names(self) -> bool:
-        """Whether nothing has to be done about what is said, only about what it is called."""
+        """Whether only names have to be changed back, and no content."""
         if self.renames.properties or self.renames.answer:
             return False
         return not (self.custom or self.json_tool or self.expected or self.stops or self.word)
@@ -82,7 +82,7 @@ def emulate(
     if "parallel_off" in lacks and request.parallel_calls is False:
         request = _leave_out(request, "parallel_calls", "parallel_off", profile, notes)
     elif "parallel_off" in lacks and request.parallel_calls:
-        request = replace(request, parallel_calls=None)  # they are parallel unasked
+        request = replace(request, parallel_calls=None)  # parallel calls are the default of every target
     if "choices" in lacks and request.choices is not None:
         request, undo = _emulate_choices(request, request.choices, profile, undo, notes)
     if "stop" in lacks and request.stop is not None:
@@ -176,7 +176,8 @@ def _emulate_output(
 def _wrap_word(
     request: Request, output: OutputFormat, profile: Profile, undo: Undo, notes: Notes
 ) -> tuple[Request, Undo]:
-    """Gemini's `text/x.enum`: one of several words. Others are held to JSON, which OpenAI wants to be an object."""
+    """Gemini's `text/x.enum` answers with one bare word of a list. Other targets answer with JSON, and OpenAI demands
+    an object. So the word is asked for as the one property of an object."""
     if profile.dialect in output.extras or not any(BARE in own for own in output.extras.values()):
         return request, undo
     notes.altered((ROOT, "output"), f"one of several words is asked for as JSON, under {WORD}")
@@ -186,7 +187,7 @@ def _wrap_word(
 
 
 def _refused_beside(request: Request, profile: Profile) -> str | None:
-    """What an answer held to JSON is refused beside, at this target."""
+    """The feature of this request beside which the target refuses `response_format`; None if there is none."""
     refused, choice = profile.json_not_with, request.tool_choice
     if "tools" in refused and request.tools:
         return "tools"
@@ -197,7 +198,8 @@ def _refused_beside(request: Request, profile: Profile) -> str | None:
 
 
 def _say_json(request: Request, output: OutputFormat, profile: Profile, notes: Notes) -> Request:
-    """ "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'"."""
+    """Adds the word JSON to the system text where the target demands it: "'messages' must contain the word 'json' in
+    some form, to use 'response_format' of type 'json_object'"."""
     if output.type != "json" or not profile.json_word or _says_json(request):
         return request
     notes.invented((ROOT, "messages"), "a line with the word JSON, which the target demands for JSON answers")
@@ -211,7 +213,8 @@ def _says_json(request: Request) -> bool:
 
 
 def _can_force(request: Request, profile: Profile) -> bool:
-    """ "forced only if the caller gave no tool_choice and no thinking" (FIELD-CASES 71), and where it can be forced."""
+    """Whether the request may force a call: "forced only if the caller gave no tool_choice and no thinking"
+    (FIELD-CASES 71), and only at a target that can force one."""
     if profile.forced_choice == "no" or not {"tool_choice", "named_choice", "forced_choice"}.isdisjoint(profile.lacks):
         return False
     return request.tools is None and request.tool_choice is None and not is_thinking(request, profile)
@@ -229,7 +232,7 @@ def _ask_for_json(output: OutputFormat) -> str:
 
 
 def _instruct(request: Request, text: str) -> Request:
-    """A word to the model at the end of the system text, where it stays from turn to turn."""
+    """Adds an instruction at the end of the system text. It is the same in every turn, so prompt caches survive."""
     lead = count_lead(request.messages)
     turn = Message(role="system", parts=(Text(text=text),))
     return replace(request, messages=(*request.messages[:lead], turn, *request.messages[lead:]))
@@ -239,7 +242,8 @@ def _instruct(request: Request, text: str) -> Request:
 
 
 def _emulate_choice(request: Request, choice: ToolChoice, profile: Profile, notes: Notes) -> Request:
-    """No way to choose: none is no tools, a forced call is asked for with no other tool to choose."""
+    """For a target without `tool_choice`. For the choice "none" the tools are left out. For a forced call the model is
+    asked in words, and gets only the tools that it may choose."""
     _refuse("tool_choice", profile, "tool_choice", notes)
     at: At = (ROOT, "tool_choice")
     drop = profile.policy_of("tool_choice") == "drop"
@@ -258,14 +262,15 @@ def _emulate_choice(request: Request, choice: ToolChoice, profile: Profile, note
 
 
 def _names_some(choice: ToolChoice, profile: Profile) -> bool:
-    """A choice only OpenAI has a form for: `allowed_tools`. One tool that must be called has one everywhere."""
+    """Whether the choice names some of several tools. Only OpenAI has a form for that (`allowed_tools`). Every target
+    has a form for one tool that must be called."""
     if profile.allowed_tools or choice.names is None:
         return False
     return choice.mode != "required" or len(choice.names) > 1
 
 
 def _emulate_names(request: Request, choice: ToolChoice, profile: Profile, notes: Notes) -> Request:
-    """A choice in one word only: the tools that may not be called are left out."""
+    """For a target whose choice is one word: the tools that may not be called are left out."""
     if choice.names is None:
         return request
     _refuse("named_choice", profile, "tool_choice", notes)
@@ -291,7 +296,7 @@ def _emulate_choices(
 
 
 def split_choices(request: Request, profile: Profile, notes: Notes) -> tuple[Request, int]:
-    """A request for several answers, where a target gives one: the request for one, and how often to ask it."""
+    """For a target that gives one answer: the request for one answer, and how often to send it."""
     wanted = request.choices
     if wanted is None or wanted <= 1 or "choices" not in profile.lacks or profile.policy_of("choices") != "emulate":
         return request, 1
@@ -312,7 +317,8 @@ def _emulate_stop(
 
 
 def _cut_untaken_stops(stop: tuple[str, ...], profile: Profile, undo: Undo) -> Undo:
-    """Blank sequences where the target takes none, and more than it takes: parameters.py sends the others."""
+    """We cut the answer ourselves at the stop sequences that the target does not take: blank ones, and those over its
+    limit. parameters.py sends the others."""
     taken = [sequence for sequence in stop if profile.blank_stops or sequence.strip()]
     sent = set(taken if profile.stops is None else taken[: profile.stops])
     rest = tuple(sequence for sequence in stop if sequence and sequence not in sent)

@@ -1,4 +1,5 @@
-"""What may be only so long, so many or so large at a target: identifiers, metadata, tools, cache marks, the answer."""
+"""Limits of a target: the length of identifiers, the number of metadata pairs, tools and cache marks, the size of the
+answer."""
 
 import re
 from hashlib import sha256
@@ -32,8 +33,8 @@ def fit_limits(request: Request, profile: Profile, notes: Notes) -> Request:
 
 
 def _fit_identifiers(request: Request, profile: Profile, notes: Notes) -> Request:
-    """A hash gives the same user the same identifier. A cut one could be that of two users (docs: "We recommend
-    hashing")."""
+    """A long identifier is replaced by its hash, which is the same in every request (docs: "We recommend hashing").
+    We do not cut it: two users could then have the same identifier."""
     changes: dict[str, Any] = {}
     own = request.extras.get(profile.dialect, {})
     for field, longest in profile.longest.items():
@@ -94,7 +95,7 @@ def _without_id(part: Part, dialect: str, own: dict[str, Any]) -> Part:
 
 
 def _fit_metadata(request: Request, profile: Profile, notes: Notes) -> Request:
-    """Pairs over the limit are left out: half a value would be another value."""
+    """Leaves out pairs over the limit. A value is not cut, because half of it would mean something else."""
     most, longest_key, longest_value = profile.metadata_limits or (0, 0, 0)
     kept: dict[str, Any] = {}
     for key, value in (request.metadata or {}).items():
@@ -108,7 +109,7 @@ def _fit_metadata(request: Request, profile: Profile, notes: Notes) -> Request:
 
 
 def _limit_tools(request: Request, most: int, notes: Notes) -> Request:
-    """The first ones stay, and those that the request itself names as a choice."""
+    """Keeps the first tools, and those that the tool choice names."""
     tools = request.tools or ()
     named = set(request.tool_choice.names or ()) if request.tool_choice is not None else set()
     wanted = [i for i, tool in enumerate(tools) if not isinstance(tool, ServerTool) and tool.name in named][:most]
@@ -124,8 +125,8 @@ def _limit_tools(request: Request, most: int, notes: Notes) -> Request:
 
 
 def _fit_output(request: Request, profile: Profile, notes: Notes) -> Request:
-    """ "max_tokens: 128001 > 64000, which is the maximum allowed number of output tokens": agents ask for what their
-    own model can give."""
+    """Lowers the output limit to what the model can give. Agents ask for what their usual model gives: "max_tokens:
+    128001 > 64000, which is the maximum allowed number of output tokens"."""
     most, limit = profile.most_output, request.max_output
     if most is not None and limit is not None and limit > most:
         notes.altered((ROOT, "max_output"), f"the model writes at most {most} tokens")
@@ -137,13 +138,13 @@ def _fit_output(request: Request, profile: Profile, notes: Notes) -> Request:
     return request
 
 
-MARGIN = 16  # the part of a window that is left for the words of the server's own template
+MARGIN = 16  # one sixteenth of the window stays free for the text that the server's template adds
 LEAST_ROOM = 256  # tokens: a smaller limit would only cut the answer, so the server's own refusal is the better answer
 
 
 def _fit_window(request: Request, window: int, notes: Notes) -> Request:
-    """vLLM: "maximum context length is 8192 tokens and your request has 272 input tokens (32000 > 8192 - 272)". Agents
-    ask for 32,000 tokens whatever the model."""
+    """Lowers the output limit to the space that the prompt leaves in the window. Agents ask every model for 32,000
+    tokens. vLLM: "maximum context length is 8192 tokens and your request has 272 input tokens"."""
     limit, room = request.max_output, window - estimate(request) - window // MARGIN
     if limit is None or limit <= room or room < LEAST_ROOM:
         return request
@@ -164,7 +165,7 @@ def fit_cache_marks(request: Request, profile: Profile, notes: Notes) -> Request
 
 
 def _marks(request: Request) -> list[tuple[int, int]]:
-    """In the order of the prompt: tools first, then messages."""
+    """The places of all cache marks, in the order of the prompt: tools first, then messages."""
     found = [(TOOLS, j) for j, tool in enumerate(request.tools or ()) if type(tool) is Tool and tool.cache is not None]
     for i, message in enumerate(request.messages):
         for j, part in enumerate(message.parts):
@@ -199,7 +200,7 @@ def _mark(request: Request, marks: dict[tuple[int, int], Cache | None]) -> Reque
 
 
 def _limit(request: Request, most: int, notes: Notes) -> Request:
-    """The last `most` marks stay: they cover the longest prefixes. The automatic one counts too."""
+    """Keeps the last `most` marks, because they cover the longest prefixes. The automatic mark counts too."""
     if most == 0 and request.cache is not None:
         notes.dropped((ROOT, "cache"), "the target has no cache marks")
         request = replace(request, cache=None)
@@ -213,8 +214,8 @@ def _limit(request: Request, most: int, notes: Notes) -> Request:
 
 
 def _order(request: Request, notes: Notes) -> Request:
-    """ "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block": a later mark lives no
-    longer than an earlier one."""
+    """No mark lives longer than one before it: "a ttl='1h' cache_control block must not come after a ttl='5m'
+    cache_control block"."""
     shortened: dict[tuple[int, int], Cache | None] = {}
     short = False
     for place in _marks(request):
@@ -255,7 +256,8 @@ def _mark_inside(result: ToolResult) -> Cache | None:
 
 
 def lift_marks(request: Request, profile: Profile, notes: Notes) -> Request:
-    """ "cache_control may not be specified within `tool_result.content`": the mark belongs to the result itself."""
+    """Moves a mark inside a tool result to the result itself: "cache_control may not be specified within
+    `tool_result.content`"."""
     changed: dict[int, Message] = {}
     for i, message in enumerate(request.messages):
         for j, part in enumerate(message.parts):

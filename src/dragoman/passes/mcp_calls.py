@@ -1,8 +1,9 @@
-"""Calls of MCP servers that the provider made itself, with their results: in answers, and back in the history.
+"""MCP calls that a provider made itself, with their results: in answers, and later in the history.
 
-Anthropic has two blocks for it (`mcp_tool_use`, `mcp_tool_result`), Responses has one item (`mcp_call`). A call that is
-shown to a client of the other dialect keeps its id behind a prefix of the client's dialect. So it is known in the next
-request whose call it was, and that provider gets it back in its own form; all others read it as text.
+Anthropic has two blocks for a call (`mcp_tool_use`, `mcp_tool_result`), Responses has one item (`mcp_call`). A client
+of the other dialect gets the call in its own form. The id is then the provider's id behind a prefix of the client's
+dialect. In the next request the id shows which provider made the call. That provider gets the call back in its own
+form; every other provider gets it as text.
 """
 
 from collections.abc import Iterator
@@ -28,8 +29,8 @@ class McpCall(Struct, frozen=True, kw_only=True):
 
 
 class McpTranslator:
-    """Parts in, parts out: MCP calls in the form of one dialect, everything else as it is. `names`: other names of
-    servers. `returned`: only calls that this dialect's own provider made."""
+    """Writes MCP calls in the form of one dialect and passes all other parts on. `names`: the name to write for a
+    server. `returned`: change only calls that the provider of this dialect made."""
 
     def __init__(self, dialect: str, names: dict[str, str] | None = None, *, returned: bool = False) -> None:
         self._dialect, self._names, self._returned = dialect, names or {}, returned
@@ -52,7 +53,7 @@ class McpTranslator:
                 return [part]
 
     def close(self) -> list[Part]:
-        """Calls whose results have not come."""
+        """The calls that are still without a result."""
         calls, self._open = self._open, {}
         return [part for call in calls.values() for part in self._write(call)]
 
@@ -77,7 +78,7 @@ def translates(part: Part, dialect: str) -> bool:
 
 
 def _own_id(call_id: str, dialect: str) -> str | None:
-    """The id that the dialect's own provider gave a call, if it is in an id of the other dialect."""
+    """The id that the provider of this dialect gave the call, if the id of the other dialect contains it."""
     for other, prefix in PREFIXES.items():
         inside = call_id.removeprefix(prefix)
         if other != dialect and inside != call_id and inside.startswith(PREFIXES[dialect]):
@@ -123,7 +124,7 @@ def _add_result(call: McpCall, body: JsonObject) -> McpCall:
 
 
 def _words(value: object) -> Iterator[str]:
-    """All that a result or an error says."""
+    """All texts in a result or an error."""
     if type(value) is str:
         yield value
     elif type(value) is list:

@@ -32,7 +32,7 @@ _WRONG_LETTERS = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class McpServer(Struct, frozen=True, kw_only=True):
-    """A server as far as several providers can be told the same. `why_not`: the reason why another cannot have it."""
+    """The settings of a server that several providers have. `why_not`: why no other provider may connect to it."""
 
     name: str
     url: str = ""
@@ -45,7 +45,7 @@ class McpServer(Struct, frozen=True, kw_only=True):
 
 
 class McpReturn(Struct, frozen=True, kw_only=True):
-    """For the way back: the client's dialect, and its names for servers that have another name at the target."""
+    """Needed for the answer: the client's dialect, and the client's name of each server that we renamed."""
 
     dialect: str
     names: dict[str, str] = {}
@@ -58,8 +58,8 @@ def lists_servers(request: Request) -> bool:
 
 
 def hand_on_servers(request: Request, profile: Profile, notes: Notes) -> tuple[Request, McpReturn | None]:
-    """The request with the client's MCP servers in the target's words. What cannot be handed on stays where it is, and
-    is left out with the other tools of a foreign provider."""
+    """Writes the client's MCP servers in the form of the target. A server that the target cannot have stays where it
+    is: `tell_server_tools` then leaves it out, as it does with all tools of another provider."""
     if not profile.mcp:
         return request, None
     found = [server for server in _read_servers(request) if server[1] != profile.dialect]
@@ -201,8 +201,8 @@ def _read_allowed(given: object) -> tuple[tuple[str, ...] | None, str]:
 
 
 def _read_approval(given: object) -> tuple[tuple[str, ...] | None, str]:
-    """The only tools that run without being approved, and why the server cannot be handed on. Unsaid means: approve
-    each call."""
+    """The only tools that run without an approval, and the reason if the server cannot be handed on. Without this
+    setting the client approves each call."""
     if given == "never":
         return None, ""
     if isinstance(given, dict) and isinstance(free := given.get("never"), dict) and free.get("read_only") is None:
@@ -240,7 +240,7 @@ def _text(body: JsonObject, key: str) -> str:
 
 
 def _refused_by(server: McpServer, dialect: str) -> str:
-    """Why the target cannot keep to what the client said; "" if it can."""
+    """Why the target cannot obey the client's settings; "" if it can."""
     if server.headers and dialect == ANTHROPIC:
         return f"{dialect} sends no headers of the client's: {', '.join(server.headers)}"
     if server.never and dialect == RESPONSES:
@@ -296,7 +296,7 @@ def _responses_tool(server: McpServer) -> JsonObject:
         body["headers"] = server.headers
     if server.only is not None:
         body["allowed_tools"] = list(server.only)
-    return body | {"require_approval": "never"}  # unsaid, each call would wait for an approval
+    return body | {"require_approval": "never"}  # without it each call would wait for an approval
 
 
 def _gemini_server(server: McpServer) -> JsonObject:

@@ -1,7 +1,7 @@
-"""Pictures, documents and sound in the form a target takes. Nothing is fetched here: that is the gateway's, if allowed.
+"""Pictures, documents and sound in a form that the target takes. Nothing is fetched from a URL.
 
-A wrong media type is put right from the first bytes; what a target cannot take is said in words, left out, or refused
-(FIELD-CASES 30, 83, 101, 136).
+A wrong media type is corrected by the first bytes. A part that the target cannot take is described in words, left out,
+or refused (FIELD-CASES 30, 83, 101, 136).
 """
 
 import base64
@@ -59,7 +59,8 @@ _USUAL = str.maketrans("-_", "+/")
 
 
 def respell_base64(data: str) -> str:
-    """Base64 in the usual alphabet, padded, without white space: what every server reads. Any other text stays."""
+    """Base64 in the usual alphabet, padded and without white space, which every server reads. Text that is no base64
+    stays as it is."""
     if len(data) % 4 == 0 and not any(odd in data for odd in _ODD):  # fast path: legal base64
         return data
     bare = "".join(data.split()).translate(_USUAL).rstrip("=")
@@ -87,7 +88,8 @@ _CONCERNED = frozenset({Image, Document, Audio, Video, Opaque})
 
 
 def _is_concerned(parts: tuple[Part, ...]) -> bool:  # fast path: no media
-    """Whether there is anything but words and calls, in the results too: nearly never, so this is quick."""
+    """Whether there are parts other than texts and calls, in tool results too. It is quick, because most turns have
+    none."""
     for part in parts:
         kind = type(part)
         if kind in _CONCERNED:
@@ -123,7 +125,7 @@ def _fit_parts(
 
 
 def _fit_shown(shown: MediaForms, part: Media, profile: Profile, at: At, notes: Notes) -> Part | None:
-    """What an assistant showed. What the target's own assistant made comes back as it was."""
+    """Media in a turn of the assistant. Media that the target itself made go back unchanged."""
     forms, _ = _takes(part, shown)
     if profile.dialect in part.extras or any(getattr(part, form, None) is not None for form in forms):
         return part
@@ -149,7 +151,7 @@ _DATA_URL = re.compile(r"data:([^;,]*)((?:;[^;,]*)*?)(;base64)?,(.*)", re.DOTALL
 
 
 def _with_data_of_url(part: Media, at: At, notes: Notes) -> Media:
-    """The data in a data URL that its decoder left as it was, because of parameters or without base64."""
+    """The data of a data URL that its decoder did not read: the URL has parameters, or no base64."""
     found = _DATA_URL.fullmatch(part.url or "")
     if found is None:
         return part
@@ -223,7 +225,7 @@ def _with_usual_data(part: Media, data: str, at: At, notes: Notes) -> Media:
 
 
 def _with_true_type(part: Media, at: At, notes: Notes) -> Media:
-    """The type its bytes show: clients say image/png for everything, and providers check."""
+    """Corrects the media type by the first bytes. Some clients send image/png for every file, and providers check."""
     if part.data is None:
         return part
     found = sniff(part.data) or _PROPER.get(part.media_type or "")
@@ -251,18 +253,18 @@ def _is_kind(part: Media, found: str) -> bool:
 
 
 def _same_family(declared: str, found: str) -> bool:
-    """Two names of one thing: nothing to put right."""
+    """Whether both are names of one format, so that nothing has to be corrected."""
     bare = declared.split(";")[0].strip().lower()
     return {bare, found} in ({"audio/x-wav", "audio/wav"}, {"audio/mp3", "audio/mpeg"}) or (bare == found)
 
 
 # ------------------------------------------------------------ media in results
-# Pictures and files in tool results: shown beside them, where a target's results hold text only.
+# Pictures and files in tool results, for a target whose results hold text only: they move to a user turn.
 
 
 def move_result_media(request: Request, profile: Profile, notes: Notes) -> Request:
-    """A placeholder in the result, the thing itself in a user turn behind ALL results of that turn: a turn between two
-    results would part the second from its call (FIELD-CASES 3, 30)."""
+    """Leaves a placeholder in the result and puts the picture or file into a user turn behind ALL results. A user turn
+    between two results would separate the second one from its call (FIELD-CASES 3, 30)."""
     if not _any_media(request):  # fast path: no media in results
         return request
     messages: list[Message] = []

@@ -1,9 +1,9 @@
-"""Tool calls and their results: every call answered, every result behind its call, in any history a client sends.
+"""Pairs tool calls with their results: every call has a result, and every result follows its call.
 
-Targets refuse anything else, and a client that replays its history then never recovers: "messages with role 'tool'
-must be a response to a preceeding message with 'tool_calls'" (mission E1), "tool_use ids were found without
-tool_result blocks immediately after" (FIELD-CASES 1-5). Pairing goes by position and multiplicity, not by a set of
-ids, because providers reuse ids. Calls that a provider runs itself are Opaque parts and left alone.
+Targets refuse any other history, and a client that sends its history again then never recovers: "messages with role
+'tool' must be a response to a preceeding message with 'tool_calls'" (mission E1), "tool_use ids were found without
+tool_result blocks immediately after" (FIELD-CASES 1-5). Providers reuse ids, so a pair is found by position and number,
+not by the id alone. Calls that a provider runs itself are Opaque parts; they are not changed.
 """
 
 from collections.abc import Iterable
@@ -23,10 +23,10 @@ PartPlace = tuple[int, int]  # message, part
 
 
 def pair_calls(request: Request, profile: Profile, notes: Notes) -> Request:
-    """Removes what has no counterpart and puts results directly behind their calls; all else comes back unchanged.
+    """Removes calls without a result and results without a call, and puts results directly behind their calls.
 
-    With the pairing "mend" everything is kept: an unanswered call gets an error result, an orphan result becomes user
-    text. Where results need not come in the order of their calls, results already together behind them are left.
+    With the pairing "mend" nothing is removed: a call without a result gets an error result, and a result without a
+    call becomes user text. If the target takes results in any order, results that all follow their calls stay there.
     """
     if profile.state_keys and profile.is_continued(request.extras):
         return request
@@ -90,7 +90,7 @@ class _Repair:
         self._place_results()
         return self._rebuild()
 
-    # ------------------------------------------------------------ who answers whom
+    # ------------------------------------------------------------ which result belongs to which call
 
     def _match(self) -> None:
         """A result answers the nearest earlier turn that has an unanswered call of its id, there the first such call.
@@ -133,7 +133,7 @@ class _Repair:
                 call.answer = places.pop(0)
                 self.orphans.remove(call.answer)
 
-    # ------------------------------------------------------------ what has no counterpart
+    # ------------------------------------------------------------ results without a call, calls without a result
 
     def _settle_orphans(self) -> None:
         for i, j in self.orphans:
@@ -149,7 +149,7 @@ class _Repair:
                 self.notes.repaired(self._at(i, j), f"it answers no tool call ({part.call_id})")
 
     def _is_second(self, result: ToolResult) -> bool:
-        """Whether it says something else about a call that has its result already: an update, not a mistake."""
+        """Whether this is a second, different result of a call that has one already: an update, not a mistake."""
         answers = [call.answer for call in self.calls if call.part.id == result.call_id and call.answer is not None]
         parts = [self.messages[i].parts[j] for i, j in answers]
         return bool(parts) and all(isinstance(part, ToolResult) and part.parts != result.parts for part in parts)
@@ -167,7 +167,8 @@ class _Repair:
             self._drop_bare_reasoning()
 
     def _drop_bare_reasoning(self) -> None:
-        """Reasoning goes with the calls it led to: alone it is refused ("without its required following item")."""
+        """Drops the reasoning of calls that were dropped: targets refuse it alone ("without its required following
+        item")."""
         for i in sorted({i for i, _ in self.gone}):
             message = self.messages[i]
             left = [j for j in range(len(message.parts)) if (i, j) not in self.gone]
@@ -260,7 +261,7 @@ def _claim(waiting: list[_PairedCall] | None) -> _PairedCall | None:
 
 
 def _as_text(result: ToolResult) -> tuple[Part, ...]:
-    """An orphan's content as what a user might say, or nothing if it has none."""
+    """The content of a result without a call, as user text; nothing if the result is empty."""
     if not any(not isinstance(part, Text) or part.text.strip() for part in result.parts):
         return ()
     head = f"[result of an earlier tool call {result.call_id}]"
@@ -271,7 +272,7 @@ def _as_text(result: ToolResult) -> tuple[Part, ...]:
 
 
 def _are_named(messages: tuple[Message, ...]) -> bool:  # fast path: named results
-    """Whether nothing is to do, for histories without reused ids."""
+    """Whether every result already has its name, in a history without reused ids."""
     names: dict[str, str] = {}
     for message in messages:
         for part in message.parts:
@@ -285,9 +286,9 @@ def _are_named(messages: tuple[Message, ...]) -> bool:  # fast path: named resul
 
 
 def name_results(request: Request, profile: Profile, notes: Notes) -> Request:
-    """Every result bears the name of the function it answers, never a made-up one (mission A7, FIELD-CASES 67).
+    """Gives every result the name of its function, never an invented one (mission A7, FIELD-CASES 67).
 
-    Wants a paired history.
+    The history must be paired before.
     """
     if _are_named(request.messages):  # fast path: named results
         return request
@@ -320,12 +321,13 @@ def name_results(request: Request, profile: Profile, notes: Notes) -> Request:
 
 
 # ---------------------------------------------------- arguments in the history
-# Turns with calls in the history: their arguments, and the text that is not there.
-# vLLM, llama.cpp and strict relays read arguments before they pass them on and answer 400 to one broken string, on
-# every later turn (FIELD-CASES 28). The call and its result stay; the text is kept as it is, as the one value of an
-# object. Saying nothing beside a call is null, an empty string or no key at all: each is wrong somewhere (57).
+# vLLM, llama.cpp and strict relays parse the arguments in the history and answer 400 to a broken one, in every later
+# turn too (FIELD-CASES 28). So broken arguments become an object with the original text as its one value; the call and
+# its result stay.
+# A turn with calls and no text can have null, an empty string or no key as its content. Some server refuses each of
+# these forms (FIELD-CASES 57).
 
-RAW = "_raw"  # as the dialects do whose calls bear objects
+RAW = "_raw"  # the key that holds broken arguments; dialects whose arguments are objects use the same key
 
 
 def mend_arguments(request: Request, profile: Profile, notes: Notes) -> Request:
@@ -364,7 +366,7 @@ _WORDS = {"null": None, "blank": "empty"}  # how the Chat dialect remembers what
 
 
 def spell_no_text(request: Request, profile: Profile, notes: Notes) -> Request:
-    """A turn that only calls, in the one way the target takes: a spelling, nothing is lost."""
+    """Writes the missing text of a turn with calls in the form that the target takes. Nothing is lost."""
     word = _WORDS[profile.empty_content]
     changed: dict[int, Message] = {}
     for i, message in enumerate(request.messages):
@@ -391,8 +393,9 @@ NOT_NOW = "Used earlier in this conversation, no longer there: not to be called.
 
 
 def declare_history(request: Request, profile: Profile, notes: Notes) -> Request:
-    """Tools that only the history knows, for relays that refuse its calls without them (FIELD-CASES 66). A model that
-    is free to call a stand-in calls it instead of answering, so it is told not to, twice."""
+    """If a request has no tools but its history has calls, adds the tools of these calls: some relays demand them
+    (FIELD-CASES 66). The model could call one instead of answering. So the description and the choice both forbid
+    it."""
     names = {p.name: None for m in request.messages for p in m.parts if isinstance(p, ToolCall)}
     if request.tools or not names:
         return request

@@ -81,7 +81,7 @@ def _fit_ranges(request: Request, changes: dict[str, Any], profile: Profile, not
 
 
 def _spell(request: Request, profile: Profile) -> Request:
-    """What the target says in other words than its dialect: thinking or not, and a call that must be made."""
+    """Writes two settings in the target's own words: whether to think, and that a call must be made."""
     choice, setting = request.tool_choice, request.reasoning
     if profile.forced_word is not None and choice is not None and choice.mode == "required" and choice.names is None:
         own = choice.extras.get(profile.dialect, {})
@@ -119,7 +119,8 @@ def _fit_stop(stop: tuple[str, ...], profile: Profile, notes: Notes) -> tuple[st
 
 
 def drop_lone_choice(request: Request, profile: Profile, notes: Notes) -> Request:
-    """ "tool_choice is only allowed when tools are specified"; Codex says it always (CLIENTS 7)."""
+    """Drops a tool choice without tools: "tool_choice is only allowed when tools are specified". Codex always sends
+    one (CLIENTS 7)."""
     lone = [name for name in ("tool_choice", "parallel_calls") if getattr(request, name) is not None]
     if request.tools or not lone:
         return request
@@ -134,7 +135,7 @@ def drop_lone_choice(request: Request, profile: Profile, notes: Notes) -> Reques
 
 
 def hand_on_shared(request: Request, profile: Profile, notes: Notes) -> Request:
-    """Keys that two dialects of one maker have alike, such as `prompt_cache_retention`. Encoders note the others."""
+    """Keeps keys that two dialects of one maker share, such as `prompt_cache_retention`. Encoders note the others."""
     for dialect, keys in profile.shared_extras.items():
         theirs = request.extras.get(dialect)
         if not theirs:
@@ -166,7 +167,7 @@ def _hand_on(left: dict[str, Any], own: dict[str, Any], key: str, words: tuple[s
 
 
 def _fit_extras(request: Request, profile: Profile, notes: Notes) -> Request:
-    """Newer fields only their own maker takes: "Extra inputs are not permitted" (FIELD-CASES 37, 38)."""
+    """Drops keys that this server of the dialect refuses: "Extra inputs are not permitted" (FIELD-CASES 37, 38)."""
     own = request.extras.get(profile.dialect)
     kept = dict(own) if own else {}
     at: At = ((ROOT, "extras"), profile.dialect)
@@ -231,12 +232,12 @@ def _fit_tools(request: Request, tools: tuple[AnyTool, ...], profile: Profile, n
 
 
 # ----------------------------------------------------------------------- nulls
-# Nulls that say nothing, for targets that refuse them: what is null may as well be absent (FIELD-CASES 57).
-# xAI: "Failed to deserialize the JSON body into the target type" for a null where there may be nothing at all.
+# Some targets refuse null where the key may be absent, so such nulls are left out (FIELD-CASES 57).
+# xAI: "Failed to deserialize the JSON body into the target type".
 
 
 def drop_nulls(request: Request, profile: Profile, notes: Notes) -> Request:
-    """A spelling: nothing is lost."""
+    """Leaves out nulls. That changes only the spelling; nothing is lost."""
     dialect = profile.dialect
     changes: dict[str, Any] = {}
     extras = _without(request.extras, dialect)
@@ -269,19 +270,19 @@ def _without(extras: Extras, dialect: str) -> Extras:
 
 
 # ------------------------------------------------------------------ the window
-# How much a server reads at most: Ollama cuts a longer prompt at its head without a word (FIELD-CASES 82).
-# System text and tools go first, and what is left looks like a bad model. So what does not fit the window it opens by
-# itself opens a larger one, in steps: each new size loads the model anew.
+# Ollama silently cuts the beginning of a prompt that is longer than its window (FIELD-CASES 82). The system text and
+# the tools are lost first, and the model seems to be bad. So we ask for a larger window if the prompt does not fit the
+# default one. Sizes grow in steps, because Ollama loads the model again for each new size.
 
 OPTION = "num_ctx"
 BYTES_A_TOKEN = 3  # fewer than in English prose: code and other scripts need more tokens
 A_PICTURE = 1_500
-AN_ANSWER = 2_048  # at most: agents ask for far more than they get, and a window is paid for in memory
+AN_ANSWER = 2_048  # tokens of the window for the answer, at most: agents ask for far more, and a window costs memory
 
 
 def leave_nothing_behind(request: Request, profile: Profile, notes: Notes) -> Request:
-    """The client of another dialect keeps its conversation itself: the target stores nothing, and seals what it thinks
-    for the client to keep. A model that cannot think refuses to be asked for that (`thinking.says`)."""
+    """A client of another dialect keeps its conversation itself. So the target is told to store nothing, and to give
+    out its reasoning encrypted. A model that cannot think refuses the second setting, so it does not get it."""
     if request.store is None:
         request = replace(request, store=False)
     thinking = profile.thinking
@@ -318,7 +319,7 @@ def open_window(request: Request, profile: Profile, notes: Notes) -> Request:
 
 
 def estimate(request: Request) -> int:
-    """Tokens, roughly, and rather too many."""
+    """About how many tokens a request has. The estimate is rather too high than too low."""
     tokens = sum(_size(part) for message in request.messages for part in message.parts)
     for tool in request.tools or ():
         if isinstance(tool, Tool):

@@ -1,8 +1,8 @@
-"""How large a picture is, read from its first bytes, and which pictures of a conversation a target still takes.
+"""The size of a picture, read from its first bytes, and which pictures of a conversation a target still takes.
 
-Anthropic: 8,000 pixels a side, and 2,000 for every picture as soon as there are more than 20 in the request. An agent
-that takes screenshots meets that in the middle of its work, and a picture that is too large stays in the history: the
-conversation would never be answered again (docs/provider-rules.md, I-1 and I-2).
+Anthropic takes 8,000 pixels a side, and only 2,000 if a request has more than 20 pictures. An agent that takes
+screenshots meets this limit in the middle of its work. The large picture stays in the history, so every later request
+would be refused too (docs/provider-rules.md, I-1 and I-2).
 """
 
 import base64
@@ -48,8 +48,8 @@ def _measure_jpeg(raw: bytes) -> tuple[int, int] | None:
 
 
 def fit_pictures(request: Request, profile: Profile, notes: Notes) -> Request:
-    """Pictures over the limits are told in words: first the single ones that are too large, then, where there are many,
-    those that are too large among many, the oldest first."""
+    """Replaces pictures over the limits by words: first those that are too large in any request. If there are still
+    many, then those that are too large among many, the oldest first."""
     media = profile.media
     places = _find_pictures(request)
     sides = {place: max(measure(picture.data or "") or (0, 0)) for place, picture in places.items()}

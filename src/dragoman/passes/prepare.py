@@ -1,9 +1,10 @@
-"""All passes a target needs, in the order they need each other: any conversation, sayable there.
+"""Runs all passes that a target needs, in the right order. Then the target accepts the conversation.
 
-prepared = prepare(request, profile, notes)     # for a gateway: with what the way back has to put right
+prepared = prepare(request, profile, notes)     # for a gateway: the request, and what to undo in the answer
 request = legalise(request, profile, notes)     # for a conversion
 
-`STEPS` lists the passes. A profile chooses among them once; a request needs those for what it holds.
+`STEPS` lists the passes. Those that a profile needs are chosen once. A request runs only those of them that are about
+something it contains.
 """
 
 from collections.abc import Callable
@@ -94,8 +95,8 @@ INSTRUCTIONS = frozenset({"system", "developer"})
 
 
 def find_contents(request: Request, dialect: str) -> set[object]:
-    """The roles and kinds of parts in a request, and whether there are seals, cache marks, freeform calls, empty turns
-    and keys of the target's own: one look at everything, instead of one by each pass.
+    """What a request contains: roles, kinds of parts, seals, cache marks, freeform calls, empty turns and keys of the
+    target's own. One walk over the request finds this for all passes.
 
     The most frequent kinds come first, each with lines of its own: Python reads a field of one type faster than a field
     of several types."""
@@ -161,7 +162,7 @@ def find_contents(request: Request, dialect: str) -> set[object]:
 
 
 class PassStep(Struct, frozen=True):
-    """One pass: for which profiles it is there, and what a request must hold for it to have anything to do."""
+    """One pass. `when`: the profiles that need it. `needs`: it runs if the request contains one of these."""
 
     run: Callable[[Request, Profile, Notes], Request]
     needs: frozenset[object] = frozenset({ANYTHING})
@@ -173,8 +174,8 @@ def _with(*found: object) -> frozenset[object]:
     return frozenset(found)
 
 
-# Pairing first: everything else may look at a call and know its result. Reasoning and media before the turns, which
-# must not be left empty by them.
+# Pairing runs first, so that every later pass finds the result of a call. Reasoning and media run before the turns,
+# because they may leave a turn empty.
 STEPS: tuple[PassStep, ...] = (
     PassStep(tell_server_history, _with(Opaque), lambda p: "server_tools" in p.lacks),
     # calls and results
@@ -239,7 +240,7 @@ MOST_PLANS = 1_000
 SAMPLE = Text(text="words")
 _plans: dict[
     int, tuple[Profile, tuple[PassStep, ...]]
-] = {}  # by identity; the profile is kept, so that its id stays its
+] = {}  # by the id() of the profile; the profile is kept, so that no other object gets that id
 
 
 def _plan(profile: Profile) -> tuple[PassStep, ...]:
@@ -308,7 +309,7 @@ def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
     return _spell_tools(request, profile, undo, notes)
 
 
-# Not content but orders: an answer that knows nothing of them answers another question.
+# Instructions to the server, not content. A server that does not know them would answer another question.
 ORDERS = frozenset({"compaction_trigger"})
 ORDER_KEY = "compaction"  # of Anthropic: the answer is a summary of the conversation, which takes its place
 REFERENCE = "item_reference"  # names an item that only its provider has stored
@@ -322,15 +323,16 @@ def _refuse_order_key(request: Request, profile: Profile, notes: Notes) -> None:
 
 
 def _stands_for_lost_turns(part: Opaque, before: tuple[Message, ...]) -> bool:
-    """A summary that only its provider can read, and the client no longer sends what it summarizes. Clients that keep
-    the whole conversation send their turns before it; `/responses/compact` keeps only those of the user."""
+    """Whether this summary replaces turns that the client no longer sends; only its provider can read it. Clients that
+    keep the whole conversation send all turns before it; `/responses/compact` keeps only those of the user."""
     if not part.body.get("encrypted_content") or "content" in part.body:
         return False
     return not any(message.role == "assistant" and message.parts for message in before)
 
 
 def _refuse_orders(request: Request, profile: Profile, notes: Notes) -> None:
-    """Codex ends a request for a compaction with one; a plain answer would be taken for the whole conversation."""
+    """Refuses instructions that only another provider knows. Codex ends a request for a compaction with one, and would
+    take a plain answer for the whole conversation."""
     last = len(request.messages) - 1
     for i, message in enumerate(request.messages):
         for j, part in enumerate(message.parts):
@@ -351,7 +353,7 @@ def _refuse_orders(request: Request, profile: Profile, notes: Notes) -> None:
 
 
 def _spell_tools(request: Request, profile: Profile, undo: Undo, notes: Notes) -> Prepared:
-    """Schemas, then names: last, when no pass adds a tool any more. Both are undone on the way back."""
+    """Adapts schemas, then names. It comes last, because other passes may add tools. Both are undone in the answer."""
     asked = request.output
     request, aliases = adapt_schemas(request, profile, notes)
     notes.stage(request)

@@ -1,7 +1,7 @@
 """Profile: what one target takes, as data. The passes read it; rows of upstream/profiles.toml fill it in.
 
-Every field is one contradiction met between targets (FIELD-CASES appendix A). A default is what a target of no
-particular kind takes: nothing is changed that need not be.
+Each field is something in which targets differ (FIELD-CASES appendix A). The default means that no pass has to change
+anything. In the comments "it" is the target, and "may" and "must" say what it accepts.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -31,7 +31,7 @@ VISIBLE = "!-~"  # letters of a Spelling: any visible ASCII character
 
 
 class Spelling(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which words are legal: the letters as in a character class, and how many."""
+    """The rule for names or ids: the letters (as in a character class of a regular expression), and how many."""
 
     letters: str = "a-zA-Z0-9_-"
     first: str = ""  # other letters for the first place
@@ -40,7 +40,7 @@ class Spelling(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Thinking(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a model is told how much to think, and what it cannot be told."""
+    """The settings of a model for how much it thinks."""
 
     says: Literal["effort", "budget", "adaptive", "both", "level", "switch", "nothing"] = "effort"
     efforts: tuple[str, ...] = ("minimal", "low", "medium", "high", "xhigh", "max")  # the words it knows
@@ -54,7 +54,7 @@ class Thinking(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class MediaForms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The forms of each kind it takes: data (base64), url, file_id, text."""
+    """The forms in which the target takes each kind of media: data (base64), url, file_id, text."""
 
     images: tuple[str, ...] = ("data", "url", "file_id")
     documents: tuple[str, ...] = ("data", "url", "file_id", "text")
@@ -74,7 +74,7 @@ class SearchTool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     head: dict[str, Any]  # the tool without settings
     filters: str | None = ""  # the key that holds the domains; "": the tool itself; None: it has no such setting
-    blocks: bool = False  # domains may be left out, where none are named as the only ones
+    blocks: bool = False  # domains may be excluded, if the search is not limited to some domains
     place: bool = True
     size: bool = False
 
@@ -209,8 +209,8 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return bool(self.off) and all(own.get(key) == value for key, value in self.off.items())
 
     def is_continued(self, extras: Extras) -> bool:
-        """Whether the target itself keeps the beginning of the conversation: a result may answer a call we cannot
-        see."""
+        """Whether the target itself keeps the beginning of the conversation. Then a result may belong to a call that is
+        not in the request."""
         own = extras.get(self.dialect)
         return own is not None and any(own.get(key) is not None for key in self.state_keys)
 

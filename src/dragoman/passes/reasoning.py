@@ -1,7 +1,7 @@
-"""Reasoning in the history: who may read a seal, and what a target wants back of what a model thought.
+"""Reasoning in the history: which target gets a seal, and which thoughts a target wants back.
 
-Opaque state goes back to its origin only, byte for byte; elsewhere it is left out and noted. It is never minted: the
-one value we write ourselves is Gemini's documented word for "this call has no signature" (FIELD-CASES 9-15, 40).
+Opaque state goes back only to its origin, byte for byte. For other targets it is left out with a note. We never make up
+such state, with one exception: Gemini's documented word for "this call has no signature" (FIELD-CASES 9-15, 40).
 """
 
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from dragoman.passes.profile import Profile
 
 
 def replay_reasoning(request: Request, profile: Profile, notes: Notes) -> Request:
-    """Seals to their origin, thoughts where the target takes them, in the field it reads them from."""
+    """Keeps seals that the target can read, and thoughts that it takes, in the field from which it reads them."""
     if not any_sealed(request.messages):  # fast path: no thoughts
         return request
     changed: dict[int, Message] = {}
@@ -33,7 +33,7 @@ _SEALED = frozenset({Text, ToolCall, Image})
 
 
 def any_sealed(messages: tuple[Message, ...]) -> bool:  # fast path: no thoughts
-    """Whether there is a thought or a seal anywhere."""
+    """Whether any turn has a thought or a seal."""
     for message in messages:
         for part in message.parts:
             kind = type(part)
@@ -80,7 +80,7 @@ def _replay_parts(message: Message, i: int, model: str, profile: Profile, notes:
 
 
 def _deliver(part: Part) -> Part:
-    """Without the address on its seal, which only told us where to send it."""
+    """The part without the upstream's name on its seal. We needed the name only to choose the target."""
     seal: Seal | None = getattr(part, "seal", None)
     if seal is None or not (seal.model or seal.upstream):
         return part
@@ -88,7 +88,7 @@ def _deliver(part: Part) -> Part:
 
 
 def is_readable(seal: Seal, model: str, profile: Profile) -> bool:
-    """Whether the target issued it, as far as the history shows."""
+    """Whether the target issued the seal, as far as the history shows."""
     if seal.origin != profile.dialect or (profile.seal_forms is not None and seal.form not in profile.seal_forms):
         return False
     bound = profile.seals_bound_to
@@ -105,7 +105,8 @@ def _unseal(part: Text | ToolCall | Image, at: At, notes: Notes) -> Part:
 
 
 def _is_sealed_later(rest: tuple[Part, ...], model: str, profile: Profile) -> bool:
-    """Whether the thought goes on in the parts behind it and is sealed at its end: one of Responses has many texts."""
+    """Whether the thought continues in the next parts and its last part has a seal. A thought of Responses can have
+    many texts."""
     for part in rest:
         if type(part) is not Reasoning or part.extras.get(profile.dialect, {}).get("~item") != "same":
             return False
@@ -160,7 +161,7 @@ def _echo(part: Reasoning, ours: bool, profile: Profile, at: At, notes: Notes) -
 
 
 def drop_last_thoughts(request: Request, profile: Profile, notes: Notes) -> Request:
-    """Without thoughts that led to nothing, or only ("not_alone") without turns that are nothing else.
+    """Drops thoughts at the end of a turn, or (with "not_alone") only turns that contain nothing but thoughts.
 
     Anthropic: "The final block in an assistant message cannot be `thinking`"; Responses: "was provided without its
     required following item" (FIELD-CASES 40).
@@ -186,7 +187,7 @@ def drop_last_thoughts(request: Request, profile: Profile, notes: Notes) -> Requ
 
 
 def sign_calls(request: Request, profile: Profile, notes: Notes) -> Request:
-    """The first call of each turn bears a signature, or the documented word for having none.
+    """Gives the first call of each turn the documented word for "no signature", if it has no signature.
 
     Gemini 3: "Function call is missing a thought_signature in functionCall parts"; of parallel calls only the first
     has one. Every turn is treated alike, so that a turn reads the same when it is no longer the last (FIELD-CASES 12).
@@ -212,7 +213,7 @@ def sign_calls(request: Request, profile: Profile, notes: Notes) -> Request:
 
 
 def _sign_call(call: ToolCall, turn: tuple[Part, ...], profile: Profile) -> tuple[Part, ...]:
-    """The call with the word for having no signature; nothing if it has one.
+    """The parts that replace the call: with the word for "no signature". Empty if the call has a signature.
 
     OpenRouter has the signature in one `reasoning.encrypted` detail of the turn, under the id of its first call
     (RooCodeInc/Roo-Code #10640, read 2026-11-17).
@@ -229,7 +230,7 @@ def _sign_call(call: ToolCall, turn: tuple[Part, ...], profile: Profile) -> tupl
 
 
 def _has_echo(message: Message, dialect: str) -> bool:
-    """Whether a turn has its thought, or the empty word for having had none (recorded: DeepSeek takes that)."""
+    """Whether a turn has its thought, or an empty text that says it had none (recorded: DeepSeek takes that)."""
     if any(isinstance(part, Reasoning) and part.text for part in message.parts):
         return True
     own = message.extras.get(dialect, {})
@@ -240,7 +241,7 @@ LOST = "(not kept)"  # replaces a lost thought, for models that cannot stop thin
 
 
 def require_echo(request: Request, profile: Profile, notes: Notes) -> Request:
-    """Thinking off for this request, if the target wants every thought back and one is missing.
+    """Switches thinking off for this request, if the target wants every thought back and one is missing.
 
     DeepSeek: "The reasoning_content in the thinking mode must be passed back". Leaving the switch out is not enough,
     it thinks by default (FIELD-CASES 14). Kimi: "thinking is enabled but reasoning_content is missing in assistant
@@ -270,7 +271,7 @@ def require_echo(request: Request, profile: Profile, notes: Notes) -> Request:
 
 
 def begin_loops_with_thinking(request: Request, profile: Profile, notes: Notes) -> Request:
-    """Thinking off for this request, if the tool loop at hand has lost the thought it began with.
+    """Switches thinking off for this request, if the current tool loop has lost the thought that it began with.
 
     Anthropic, manual thinking: "Expected thinking or redacted_thinking, but found tool_use" (FIELD-CASES 10).
     """

@@ -1,7 +1,7 @@
-"""Names of tools and ids of calls: legal and unique at the target, and the client's own again on the way back.
+"""Makes names of tools and ids of calls legal and unique at the target, and gives the answer the client's own again.
 
-An alias is a readable prefix and eight hex digits of the original's SHA-256, so the same original has the same alias in
-every turn and every process: prompt caches survive, and a gateway needs no memory (FIELD-CASES 5, 13, 60-62, 115).
+An alias is a readable prefix and eight hex digits of the original's SHA-256. So the same name has the same alias in
+every turn and every process: prompt caches survive, and a gateway need not remember it (FIELD-CASES 5, 13, 60-62, 115).
 """
 
 import re
@@ -39,7 +39,7 @@ NOTHING = Renames()
 
 
 def rename(request: Request, names: Spelling | None, ids: Spelling | None, notes: Notes) -> tuple[Request, Renames]:
-    """Every tool name and call id as the target spells them. Wants a paired history."""
+    """Renames the tools and ids that are illegal at the target. The history must be paired before."""
     names_used, call_ids = _find_names_used(request)
     illegal = _find_illegal(names_used, names) if names is not None else []
     name_map = _map_names(names_used, illegal, names) if illegal and names is not None else {}
@@ -74,7 +74,7 @@ def _find_names_used(request: Request) -> tuple[dict[str, None], list[str]]:
 
 
 def alias_of(text: str, rule: Spelling, salt: str = "") -> str:
-    """The legal word for an illegal one. `salt` makes another one of it."""
+    """A legal name for an illegal one. Another `salt` gives another alias."""
     digest = sha256((text + salt).encode()).hexdigest()
     if rule.shortest == rule.longest:  # Mistral: exactly nine letters or digits
         return digest[: rule.longest]
@@ -269,7 +269,7 @@ def _rename_part(part: Part, names: dict[str, str], new_id: str | None) -> Part:
 
 
 def undo_call_names(call: ToolCall, renames: Renames, seen: Container[str] = ()) -> ToolCall:
-    """A fresh call as the client knows its tools; an id it has already seen gets a number (FIELD-CASES 5)."""
+    """A new call with the client's own names. An id that the client has already seen gets a number (FIELD-CASES 5)."""
     name = renames.names.get(call.name, call.name)
     new, turn = call.id, 2
     while new in renames.taken or new in seen:
@@ -300,13 +300,13 @@ def _restore_choice(choice: Choice, renames: Renames) -> Choice:
 
 
 # ------------------------------------------------------------------ properties
-# Names of properties in arguments and answers: the target's where it reads them, the client's where it does.
-# passes/schema_rewrite.py renames them in schemas. Names go by tool, at any depth: an alias ends in a digest of its
-# own name, so it is never another key.
+# Names of properties in arguments and answers: the target reads its own names, the client reads the client's.
+# passes/schema_rewrite.py renames them in schemas. Each tool has one table of names for all depths. An alias ends with
+# a digest of the name, so it is never equal to another key.
 
 
 def rename_keys(text: str, names: dict[str, str]) -> str:
-    """A JSON text with other keys; the same text if there is nothing to rename, or it is no JSON."""
+    """A JSON text with renamed keys. The same text if there is nothing to rename, or if it is no JSON."""
     try:
         value = load_json(text)
     except DecodeError:
@@ -324,7 +324,7 @@ def _rename(value: Any, names: dict[str, str]) -> Any:
 
 
 def rename_arguments(request: Request, aliases: dict[str, dict[str, str]], notes: Notes) -> Request:
-    """Calls of the history in the words their tools now have."""
+    """Renames properties in the arguments of earlier calls, as they are renamed in the schemas of their tools."""
     words = {tool: {own: alias for alias, own in names.items()} for tool, names in aliases.items()}
     messages = tuple(_rename_message(message, i, words, notes) for i, message in enumerate(request.messages))
     if all(a is b for a, b in zip(messages, request.messages, strict=True)):

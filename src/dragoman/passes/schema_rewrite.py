@@ -1,4 +1,7 @@
-"""One schema from JSON Schema into the language of a target: rewritten, told in words, or noted as gone."""
+"""Rewrites one JSON Schema in the schema language of a target.
+
+A keyword that the target lacks is rewritten, put into the description, or left out with a note.
+"""
 
 from typing import Any
 
@@ -71,7 +74,7 @@ class Rewriter:
     # ------------------------------------------------------------ roots
 
     def _object_root(self, schema: JsonObject) -> JsonObject:
-        """Parameters are one object: unions at the top are merged, anything else that is none is put aside."""
+        """Parameters must be one object. Unions at the top are merged, and another type becomes `object`."""
         if "$ref" in schema:
             schema = {**self._resolve(schema["$ref"]), **{k: v for k, v in schema.items() if k != "$ref"}}
         for union in ("allOf", "anyOf", "oneOf"):
@@ -90,7 +93,7 @@ class Rewriter:
         return schema
 
     def _merge_root(self, schema: JsonObject, union: str, branches: list[Any]) -> JsonObject:
-        """`{anyOf: [{a}, {b}]}` as one object with a and b, none required that one branch does without."""
+        """`{anyOf: [{a}, {b}]}` as one object with a and b. Only what all branches require is required."""
         merged = {k: v for k, v in schema.items() if k != union}
         properties = dict(object_in(merged, "properties"))
         required = [required_by(merged)]
@@ -233,7 +236,7 @@ class Rewriter:
         return made
 
     def _name(self, name: Any) -> Any:
-        """A property's name as the target spells names, the same in every schema and every turn."""
+        """The name of a property, legal at the target. It is the same in every schema and every turn."""
         rule = self.language.property_names
         if rule is None or not isinstance(name, str) or is_legal(name, rule):
             return name
@@ -259,7 +262,7 @@ class Rewriter:
             made["additionalProperties"] = self.node(value, here, trail, depth + 1)
 
     def _complete(self, made: JsonObject, schema: JsonObject) -> None:
-        """What the target wants said and the schema leaves out."""
+        """Adds keywords that the target demands and the schema lacks."""
         language = self.language
         kind = made.get("type")
         is_object = kind == "object" or "properties" in made
@@ -304,7 +307,7 @@ class Rewriter:
         if isinstance(kinds, str) and kinds not in TYPES:
             lower = kinds.lower()
             if lower in TYPES:
-                made["type"] = lower  # Gemini's own schemas shout
+                made["type"] = lower  # Gemini's own schemas have types in capitals
             else:
                 del made["type"]
                 self._lose((*path, "type"), f"no type {kinds}", gone=True)
@@ -348,7 +351,7 @@ class Rewriter:
             del made[key]
 
     def _null_union(self, made: JsonObject) -> None:
-        """`anyOf: [T, null]` as a nullable T; only where the language has a word for that."""
+        """`anyOf: [T, null]` as a nullable T, if the language has a keyword for that."""
         if self.language.null == "type":
             return
         branches = made.get("anyOf")
@@ -450,7 +453,7 @@ class Rewriter:
         return self.node({**target, **beside}, path, (*trail, ref), depth + 1)
 
     def _resolve(self, ref: object, hops: int = 0) -> JsonObject:
-        """What a local reference points at: any JSON pointer into the root."""
+        """The schema that a local reference names: any JSON pointer into the root."""
         if not isinstance(ref, str) or not ref.startswith("#") or hops > 8:
             return {}
         found: Any = self.root
@@ -475,7 +478,7 @@ class Rewriter:
         return {"type": "string"} if self.language.null == "nullable" else {}
 
     def _reword(self, key: str, value: object, here: SchemaPath, hints: list[str]) -> None:
-        """A keyword the language lacks: in the description if it restricts, and noted."""
+        """Puts a keyword that the language lacks into the description, if it restricts values, and makes a note."""
         if key in ("title", "examples", "example", "deprecated", "readOnly", "writeOnly") or value in (None, {}, []):
             self._lose(here, f"the target's schemas have no {key}", gone=True)
             return

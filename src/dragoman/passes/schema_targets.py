@@ -1,5 +1,6 @@
-"""The schema languages of the targets: which JSON Schema keywords each one takes. Allow-lists, never deny-lists:
-a deny-list is always one keyword late (FIELD-CASES 17).
+"""The schema languages of the targets: which JSON Schema keywords each one takes.
+
+They are lists of what is allowed. A list of what is forbidden would lack each new keyword (FIELD-CASES 17).
 """
 
 from collections.abc import Iterator
@@ -40,7 +41,7 @@ class SchemaTarget(Struct, frozen=True, kw_only=True):
     property_names: Spelling | None = None
     depth: int = 32
     recursion: bool = True
-    tolerant: bool = False  # what it does not know it ignores
+    tolerant: bool = False  # ignores keywords that it does not know
 
 
 _GEMINI_FORMATS = {
@@ -179,7 +180,7 @@ def may_be(schema: JsonObject, kind: str) -> bool:
 
 
 def is_recursive(root: JsonObject) -> bool:
-    """Whether following references can come back to where it began."""
+    """Whether a schema contains itself, through its references."""
     bodies = {
         f"#/{key}/{name}": body for key in ("$defs", "definitions") for name, body in object_in(root, key).items()
     }

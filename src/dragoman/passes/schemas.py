@@ -1,7 +1,8 @@
-"""Tool schemas in the language of the target: what it does not know is rewritten, told in words, or noted as gone.
+"""The schemas of tools and answers in the schema language of the target (schema_rewrite.py rewrites each).
 
-One keyword in one of eighty tools ends every request of an agent (FIELD-CASES 17, 18, 63, 64, 128; mission B5). Agents
-resend their tools with every turn, so each distinct schema is adapted once per language and remembered by content.
+One illegal keyword in one of eighty tools makes every request of an agent fail (FIELD-CASES 17, 18, 63, 64, 128;
+mission B5). Agents send their tools again with every turn. So each schema is rewritten once per language, and the
+result is remembered by the text of the schema.
 """
 
 from typing import Any, Literal, TypeVar
@@ -29,7 +30,7 @@ V = TypeVar("V")
 def adapt_schema(
     schema: JsonObject | None, language: str, root: Literal["tool", "output"] = "tool", *, write_out: bool = True
 ) -> Adapted:
-    """A schema in a target's language. A tool's is an object, whatever it said; an answer's may be anything."""
+    """A schema in the language of a target. The schema of a tool becomes an object; that of an answer may be any."""
     key = (language, root, write_out, b"" if schema is None else dump_json(schema))
     found = _remembered.get(key)  # fast path: known schema
     if found is None:
@@ -39,7 +40,7 @@ def adapt_schema(
 
 
 def _remember(table: dict[K, V], key: K, value: V, what: str) -> None:
-    """Forgets everything when there is too much: the text is the last thing of a key."""
+    """Adds a result. A table that has become too large is emptied first. The last item of `key` is the text."""
     size = len(key[-1])
     if size > LARGEST:
         return
@@ -51,7 +52,7 @@ def _remember(table: dict[K, V], key: K, value: V, what: str) -> None:
 
 
 class Aliases(Struct):
-    """Property names that the target refuses: its word -> the client's. And what was spent on writing schemas out."""
+    """Property names that the target refuses: the alias -> the client's name. And how much was written out."""
 
     tools: dict[str, dict[str, str]] = {}  # by the tool's name
     answer: dict[str, str] = {}
@@ -59,7 +60,7 @@ class Aliases(Struct):
 
 
 def adapt_schemas(request: Request, profile: Profile, notes: Notes) -> tuple[Request, Aliases]:
-    """Every tool's parameters and the answer's schema in the target's language; strict where it can be kept."""
+    """Rewrites the schemas of all tools and of the answer. A tool stays strict if its schema can be kept whole."""
     tools, output = request.tools, request.output
     aliases = Aliases()
     if profile.native and LANGUAGES[profile.schema].tolerant:
@@ -90,7 +91,7 @@ _lists: dict[tuple[str, str | None, bool, str, bytes], _Known] = {}
 
 def _adapt_tools(tools: tuple[AnyTool, ...], profile: Profile) -> _Known:
     """An agent sends the same list with every turn: it is looked up whole."""
-    body = _said(tools)
+    body = _dump_tools(tools)
     key = (profile.schema, profile.strict_schema, profile.strict_alike, profile.dialect, body)
     known = _lists.get(key)  # fast path: known tools
     if known is None:
@@ -108,24 +109,25 @@ def _adapt_tools(tools: tuple[AnyTool, ...], profile: Profile) -> _Known:
 
 
 MOST_SAID = 25
-_last_said: dict[int, tuple[tuple[AnyTool, ...], bytes]] = {}  # by identity
+_last_dumped: dict[int, tuple[tuple[AnyTool, ...], bytes]] = {}  # by identity
 
 
-def _said(tools: tuple[AnyTool, ...]) -> bytes:
-    """All that a list of tools says. A gateway that knows a conversation has its tools as the same object again."""
-    known = _last_said.get(id(tools))
+def _dump_tools(tools: tuple[AnyTool, ...]) -> bytes:
+    """A list of tools as bytes. For a known conversation the gateway passes the same object again, so that we need not
+    write it again."""
+    known = _last_dumped.get(id(tools))
     if known is not None and known[0] is tools:  # fast path: said again
         return known[1]
     body = dump_json(tools)
     if len(body) <= REMEMBERED_BYTES // MOST_SAID:
-        if len(_last_said) >= MOST_SAID:
-            _last_said.clear()
-        _last_said[id(tools)] = (tools, body)
+        if len(_last_dumped) >= MOST_SAID:
+            _last_dumped.clear()
+        _last_dumped[id(tools)] = (tools, body)
     return body
 
 
 def _alike(tools: tuple[AnyTool, ...], notes: Notes) -> tuple[AnyTool, ...]:
-    """ "Tools with mixed values for 'strict' are not allowed": then none is strict."""
+    """If only some tools are strict, none stays strict: "Tools with mixed values for 'strict' are not allowed"."""
     values = {tool.strict or False for tool in tools if isinstance(tool, Tool)}
     if len(values) < 2:
         return tools

@@ -1,9 +1,10 @@
-"""What another provider's own tools did earlier in a conversation, told as text where only that provider can read it.
+"""Calls and results of another provider's own tools in the history, as text for a target that cannot read them.
 
 "results history (encrypted_content, toolCall/toolResponse, item ids) is provider-bound: in foreign history turn it into
-plain text" (crosswalk, "Server tools"; FIELD-CASES 70). Told are the question and what was found: titles, addresses,
-text and output, never what is encrypted. The client keeps the parts as they are, so their origin gets them back byte
-for byte. Content that only one dialect has a block for (search results, documents in pieces) is told whole.
+plain text" (crosswalk, "Server tools"; FIELD-CASES 70). The text has the question, and the titles, addresses, text and
+output of the result. It has nothing that is encrypted. The client keeps the original parts, so the provider that made
+them gets them back byte for byte. Content blocks that only one dialect has (search results, documents in pieces) are
+written as whole texts.
 """
 
 from collections.abc import Callable, Iterator
@@ -78,7 +79,7 @@ def _tell(part: Opaque, at: At, notes: Notes) -> Part:
 
 
 def _tell_content(part: Opaque) -> str | None:
-    """What the client itself gave the model to read, in words. Only Anthropic has such blocks."""
+    """The text of content that the client itself gave the model to read. Only Anthropic has such blocks."""
     body = part.body
     match body.get("type"):
         case "search_result":
@@ -98,7 +99,7 @@ def _tell_content(part: Opaque) -> str | None:
 
 
 def tell_part(part: Opaque) -> str | None:
-    """A provider's own call or result in words; None if it is neither, or says nothing."""
+    """A call or result of a provider's own tool, as text. None for any other part, and for an empty one."""
     body = part.body
     match part.dialect:
         case "anthropic":
@@ -129,7 +130,7 @@ def _result(name: object, found: object) -> str | None:
 
 
 def _lines(value: object) -> Iterator[str]:
-    """All that a person could read of a result. By name: what we do not know may be encrypted, or a megabyte."""
+    """The readable lines of a result. Only keys that we know are read: others may be encrypted, or very long."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):

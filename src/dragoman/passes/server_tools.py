@@ -1,8 +1,9 @@
-"""Tools another provider would run itself.
+"""Tools that another provider would run itself.
 
-Said in the target's words where it has the same, as functions where the client runs them, else left out; never an empty
-function that no client can run (FIELD-CASES 70). Of the tools providers run only the web search is common to several
-(crosswalk, "Server tools": map it by name, with domains and location where both have them).
+If the target has the same tool, it is written in the target's form. If the client runs it, it becomes a function. Every
+other tool is left out: an empty function would be one that no client can run (FIELD-CASES 70). Of the tools that
+providers run, only the web search exists at several (crosswalk, "Server tools": map it by name, with domains and
+location where both have them).
 """
 
 from typing import Any
@@ -22,7 +23,7 @@ SIZE = "search_context_size"
 
 
 class WebSearch(Struct, frozen=True, kw_only=True):
-    """A web search the provider runs, as far as several can be told the same."""
+    """The settings of a provider's web search that several providers have."""
 
     only: list[Any] | None = None  # domains
     never: list[Any] | None = None
@@ -32,7 +33,7 @@ class WebSearch(Struct, frozen=True, kw_only=True):
 
 
 def has_foreign(request: Request) -> bool:
-    """Whether a request may hold something that only its own provider runs."""
+    """Whether a request may contain a tool that only its own provider runs."""
     own = request.extras.get(CHAT)
     return (own is not None and SEARCH_OPTIONS in own) or lists_servers(request)
 
@@ -58,7 +59,7 @@ def tell_server_tools(request: Request, profile: Profile, notes: Notes) -> Reque
 
 
 def _is_foreign(tool: AnyTool, profile: Profile) -> bool:
-    """Of another dialect, or of another server of the same one: OpenRouter's are `openrouter:web_search` and so on."""
+    """Whether a tool belongs to another dialect, or to another server of the same one (`openrouter:web_search`)."""
     if type(tool) is not ServerTool:
         return False
     maker, colon, _ = str(tool.body.get("type")).partition(":")
@@ -131,7 +132,7 @@ def _find_form(request: Request, profile: Profile) -> SearchTool | None:
 
 
 def _choose_among(request: Request, gone: set[str], notes: Notes) -> Request:
-    """A choice must not name a tool that went, nor one the target does not know by a name."""
+    """Removes tools from the tool choice that were left out, or that the target does not know by name."""
     choice = request.tool_choice
     if choice is None or choice.names is None or gone.isdisjoint(choice.names):
         return request
@@ -219,10 +220,10 @@ def _write_domains(body: JsonObject, search: WebSearch, form: SearchTool) -> lis
 
 
 # ------------------------------------------------------- tools the client runs
-# Tools whose schema a vendor has written and whose calls the client runs: elsewhere they are plain functions.
-# Claude was trained on them, so Anthropic's wire names only their type. Another model must be told what they take;
-# the client runs the call either way, for it comes back under the same name and with the same arguments. Arguments as
-# documented for bash_20250124 and text_editor_20250728 (read 2026-11-16), and as in the SDK's BetaMemoryTool20250818.
+# Tools with a schema by the vendor, and calls that the client runs. For other targets they become plain functions.
+# Claude was trained on them, so Anthropic's wire has only their type. Another model needs their arguments too. The
+# client runs the call as usual, because it has the same name and the same arguments. Arguments are those documented for
+# bash_20250124 and text_editor_20250728 (read 2026-11-16), and those of the SDK's BetaMemoryTool20250818.
 
 
 class ClientTool(Struct, frozen=True):
@@ -301,7 +302,7 @@ CLIENT_TOOLS: dict[tuple[str, str], ClientTool] = {
 
 
 def read_client_tool(tool: ServerTool) -> Tool | None:
-    """The function this tool is, or None: its provider runs it itself, or its parameters are not known here."""
+    """The tool as a function. None if its provider runs it itself, or if we do not know its parameters."""
     kind = tool.body.get("type")
     known = CLIENT_TOOLS.get((tool.dialect, kind.rpartition("_")[0])) if isinstance(kind, str) else None
     if known is None:

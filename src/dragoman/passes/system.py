@@ -1,4 +1,4 @@
-"""System text where a target wants it: at the head, in one piece, in its place, or in the user's words."""
+"""Puts system text where a target takes it: at the head, in one message, where it was, or into a user turn."""
 
 from msgspec.structs import replace
 
@@ -38,9 +38,10 @@ def count_lead(messages: tuple[Message, ...]) -> int:
 
 
 def _place_later(request: Request, lead: int, profile: Profile, notes: Notes) -> Request:
-    """System turns after the first other turn: kept where the target takes them, else marked as such in their place.
+    """System turns after the first other turn stay, if the target takes them there. Else they become marked user turns.
 
-    Moved to the head they would change the meaning, and the prompt prefix that caches live on (FIELD-CASES 19).
+    We do not move them to the head: that would change their meaning, and the beginning that prompt caches need
+    (FIELD-CASES 19).
     """
     messages = list(request.messages)
     hoisted: list[Message] = []
@@ -61,7 +62,8 @@ def _place_later(request: Request, lead: int, profile: Profile, notes: Notes) ->
 
 
 def _is_placed(messages: list[Message], i: int) -> bool:
-    """Anthropic: after a user turn (or a server tool's result), before an assistant turn or at the end."""
+    """Whether Anthropic takes a system turn here: after a user turn (or the result of a server tool), and before an
+    assistant turn or at the end."""
     before, after = i - 1, i + 1
     while before >= 0 and messages[before].role in INSTRUCTIONS:
         before -= 1
@@ -74,7 +76,7 @@ def _is_placed(messages: list[Message], i: int) -> bool:
 
 
 def mark_system(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """System text in a user's turn, to be told from the user's own."""
+    """System text with a mark that tells it from the user's own text."""
     return tuple(
         replace(part, text=f"{MARK}\n{part.text}\n[End of System Instructions]") if isinstance(part, Text) else part
         for part in parts
@@ -82,7 +84,7 @@ def mark_system(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _join_lead(request: Request, lead: int, notes: Notes) -> Request:
-    """One system message at the head: "After the optional system message, conversation roles must alternate"."""
+    """Joins the first system turns into one: "After the optional system message, conversation roles must alternate"."""
     first = request.messages[0]
     parts, extras = first.parts, first.extras
     for i in range(1, lead):
@@ -93,7 +95,7 @@ def _join_lead(request: Request, lead: int, notes: Notes) -> Request:
 
 
 def _give_to_user(request: Request, lead: int, notes: Notes) -> Request:
-    """No system role at all (gemma): in front of what the user says first, marked (mission D7)."""
+    """For a target without a system role (gemma): puts the marked text in front of the first user turn (mission D7)."""
     text = "\n\n".join(p.text for m in request.messages[:lead] for p in m.parts if isinstance(p, Text))
     others = tuple(p for m in request.messages[:lead] for p in m.parts if not isinstance(p, Text))
     for i in range(lead):
@@ -112,9 +114,9 @@ def _give_to_user(request: Request, lead: int, notes: Notes) -> Request:
 
 
 # ------------------------------------------------------------ the billing line
-# Claude Code's billing line: a system text that only Anthropic reads, and that differs in every request.
-# At any other server it is the first thing in the prompt and undoes the cache of all that follows: minutes on local
-# hardware (FIELD-CASES 91, ggml-org/llama.cpp #19494).
+# Claude Code's billing line is a system text for Anthropic, different in every request. At any other server it begins
+# the prompt, so that the server cannot use its prompt cache. On local hardware that costs minutes (FIELD-CASES 91,
+# ggml-org/llama.cpp #19494).
 
 BILLING = "x-anthropic-billing-header:"
 

@@ -1,6 +1,7 @@
-"""How much to think, in the words of the model: effort, budget, level or adaptive, and what goes with none of them.
+"""Writes how much to think in the settings of the target's model: an effort, a budget, a level or `adaptive`.
 
-model/effort.py relates words and tokens; a profile says which of them a model family takes (FIELD-CASES 51-54).
+Settings that a model refuses together with thinking are left out here too. model/effort.py converts between words and
+tokens. A profile says which of them a model family takes (FIELD-CASES 51-54).
 """
 
 from typing import Literal
@@ -19,7 +20,8 @@ ROOM = 16_000  # tokens for the answer beside its thinking, when the request has
 
 
 def ask_for_thoughts(request: Request, client: Profile, target: Profile) -> Request:
-    """A client that asks to think sees the thoughts, if its dialect shows them: a target that hides them is asked."""
+    """Asks a target that hides thoughts to show them, if the client asks for thinking and its dialect shows
+    thoughts."""
     setting = request.reasoning
     if not target.hides_thoughts or client.hides_thoughts or client.dialect == target.dialect:
         return request
@@ -31,7 +33,7 @@ def ask_for_thoughts(request: Request, client: Profile, target: Profile) -> Requ
 
 
 def fit_thinking(request: Request, profile: Profile, notes: Notes) -> Request:
-    """What was asked, as this model can be told it."""
+    """Writes the client's setting for thinking in the form that this model takes."""
     if profile.reasoning_words:
         request = _fit_words(request, profile, notes)
     request = _fit_setting(request, profile, notes)
@@ -39,7 +41,8 @@ def fit_thinking(request: Request, profile: Profile, notes: Notes) -> Request:
 
 
 def _fit_words(request: Request, profile: Profile, notes: Notes) -> Request:
-    """ "Unsupported value: 'all_turns' is not supported with this model." Codex says it to every model."""
+    """Drops values that this model refuses. Codex sends them to every model: "Unsupported value: 'all_turns' is not
+    supported with this model"."""
     setting, dialect = request.reasoning, profile.dialect
     beside = request.extras.get(dialect, {})  # a `reasoning` without a known setting stays here
     own = setting.extras.get(dialect, {}) if setting is not None else beside.get("reasoning")
@@ -59,7 +62,8 @@ def _fit_words(request: Request, profile: Profile, notes: Notes) -> Request:
 
 
 def _fit_beside_tools(request: Request, profile: Profile, notes: Notes) -> Request:
-    """ "Function tools with reasoning_effort are not supported in /v1/chat/completions. Please use /v1/responses"."""
+    """Drops an effort beside tools: "Function tools with reasoning_effort are not supported in /v1/chat/completions.
+    Please use /v1/responses"."""
     setting = request.reasoning
     if not request.tools or (setting is not None and setting.mode == "off"):
         return request
@@ -105,7 +109,8 @@ def _fit_setting(request: Request, profile: Profile, notes: Notes) -> Request:
 
 
 def _fit_show(request: Request, profile: Profile, notes: Notes) -> Request:
-    """ "Your organization must be verified to generate reasoning summaries"."""
+    """Does not ask for summaries where they are refused: "Your organization must be verified to generate reasoning
+    summaries"."""
     setting = request.reasoning
     own = setting.extras.get(profile.dialect, {}) if setting is not None else {}
     if setting is None or profile.summaries or (not setting.show and "summary" not in own):
@@ -158,7 +163,7 @@ def _fit_on(setting: ReasoningSetting, thinking: Thinking, request: Request, not
 
 
 def _as_budget(setting: ReasoningSetting, thinking: Thinking, notes: Notes) -> ReasoningSetting:
-    """Tokens only. The word stays beside them where the model reads it too."""
+    """Writes the effort as a number of tokens. The word stays too, if the model reads both."""
     budget, mode = setting.budget, setting.mode
     if budget is None and (setting.effort is not None or mode is not None):
         budget = budget_of_effort(setting.effort or "medium")
@@ -173,7 +178,7 @@ def _as_budget(setting: ReasoningSetting, thinking: Thinking, notes: Notes) -> R
 
 
 def _clamp(setting: ReasoningSetting, thinking: Thinking, notes: Notes) -> ReasoningSetting:
-    """A budget in the range of the model: "The thinking budget (63999) is invalid"."""
+    """Puts the budget into the range of the model: "The thinking budget (63999) is invalid"."""
     budget = setting.budget
     if budget is None or budget < 0:
         return setting
@@ -186,7 +191,8 @@ def _clamp(setting: ReasoningSetting, thinking: Thinking, notes: Notes) -> Reaso
 
 
 def _as_adaptive(setting: ReasoningSetting, thinking: Thinking, request: Request, notes: Notes) -> ReasoningSetting:
-    """ "thinking.type.enabled is not supported for this model. Use adaptive and output_config.effort" """
+    """Writes the setting as `adaptive` with an effort: "thinking.type.enabled is not supported for this model. Use
+    adaptive and output_config.effort"."""
     mode, effort = setting.mode, setting.effort
     if setting.budget is not None:
         effort = effort or effort_of_budget(setting.budget)
@@ -243,7 +249,8 @@ def _fit_word(setting: ReasoningSetting, thinking: Thinking, notes: Notes) -> Re
 
 
 def _fit_limit(request: Request, setting: ReasoningSetting, profile: Profile, notes: Notes) -> Request:
-    """ "max_tokens must be greater than thinking.budget_tokens": the answer keeps the room it was given."""
+    """Adds the budget to the output limit, so that the answer keeps its length: "max_tokens must be greater than
+    thinking.budget_tokens"."""
     limit, budget, most = request.max_output, setting.budget or 0, profile.most_output
     if limit is not None and most is not None:
         limit = min(limit, most)
@@ -266,7 +273,7 @@ def _fit_limit(request: Request, setting: ReasoningSetting, profile: Profile, no
     return replace(request, max_output=wanted)
 
 
-# ---------------------------------------------------------------- what goes with thinking, and what does not
+# ---------------------------------------------------------------- settings that a model refuses beside thinking
 
 
 def is_thinking(request: Request, profile: Profile) -> bool:
@@ -281,7 +288,8 @@ def is_thinking(request: Request, profile: Profile) -> bool:
 
 
 def fit_forced_choice(request: Request, profile: Profile, notes: Notes) -> Request:
-    """ "Thinking may not be enabled when tool_choice forces tool use": the forcing wins unless told otherwise."""
+    """Drops thinking beside a forced call, or the forced call if the profile says so (`keep_thinking`): "Thinking may
+    not be enabled when tool_choice forces tool use"."""
     choice = request.tool_choice
     if choice is None or choice.mode != "required" or profile.forced_choice == "yes":
         return request
@@ -295,7 +303,7 @@ def fit_forced_choice(request: Request, profile: Profile, notes: Notes) -> Reque
 
 
 def ask_for_call(request: Request, choice: ToolChoice, profile: Profile, notes: Notes) -> Request:
-    """A call that cannot be forced: asked for in words, with no other tool to choose."""
+    """Asks in words for a call that cannot be forced. The model gets only the tools that it may call."""
     policy = profile.policy_of("forced_choice")
     at: At = (ROOT, "tool_choice")
     if policy == "refuse":
@@ -316,7 +324,7 @@ def ask_for_call(request: Request, choice: ToolChoice, profile: Profile, notes: 
 
 
 def fit_sampling(request: Request, profile: Profile, notes: Notes) -> Request:
-    """Sampling is a preference: left out, and noted, where the model refuses it (FIELD-CASES 52)."""
+    """Leaves out sampling settings that the model refuses, with a note (FIELD-CASES 52)."""
     if profile.sampling == "yes" and not profile.one_sampler:
         return request
     changes: dict[str, None] = {}

@@ -1,4 +1,5 @@
-"""Keys of a dialect's own on the turns of a history: one server's clients echo them, another server refuses them."""
+"""Extra keys on the turns of a history. Clients send back keys that one server gave, and another server refuses
+them."""
 
 from typing import Any
 
@@ -97,7 +98,8 @@ def _fit_turn(message: Message, i: int, profile: Profile, notes: Notes) -> Messa
 
 
 def _fit_keys(own: dict[str, Any], i: int, profile: Profile, notes: Notes) -> dict[str, Any]:
-    """What OpenAI's SDK echoes with a turn (`annotations: []`) is "extra_forbidden" at strict servers."""
+    """Drops keys that the target refuses on a turn. OpenAI's SDK sends back `annotations: []`, which is
+    "extra_forbidden" at strict servers."""
     taken, kept = profile.takes_turn_extras, own
     if taken is not None:
         kept = {key: value for key, value in own.items() if key[:1] == "~" or key in taken}
@@ -114,7 +116,8 @@ def _fit_keys(own: dict[str, Any], i: int, profile: Profile, notes: Notes) -> di
 
 
 def _takes_blank(key: str, profile: Profile) -> bool:
-    """OpenAI: "[] is too short - 'messages.1.tool_calls'". Mistral's answers have an empty list."""
+    """Whether the target takes this key with an empty value. Mistral's answers have an empty list of calls; OpenAI
+    refuses it: "[] is too short - 'messages.1.tool_calls'"."""
     if key == CALLS:
         return profile.empty_calls
     if key in THOUGHTS and profile.echo == "forbidden":
@@ -123,7 +126,7 @@ def _takes_blank(key: str, profile: Profile) -> bool:
 
 
 def _fit_result(part: Part, place: tuple[int, int], profile: Profile, notes: Notes) -> Part:
-    """A result says whose it is by an id (Z.ai's clients leave it out), and by a name only where that is known."""
+    """Adds the id of the call, which Z.ai's clients leave out, to a result. Drops a name that the target refuses."""
     own = part.extras.get(profile.dialect) if isinstance(part, ToolResult) else None
     if not isinstance(part, ToolResult) or not own or "~role" in own:  # of role `function`: it has a name and no id
         return part

@@ -28,17 +28,18 @@ Fits: TypeAlias = Callable[[Message, Message], bool]
 
 
 def join_turns(request: Request, profile: Profile, notes: Notes) -> Request:
-    """Neighbours of one role become one turn: the same conversation (see Message), in the form the target checks."""
+    """Joins neighbouring turns of one role, for targets that refuse them. They mean the same (see Message)."""
     return _join(request, notes, lambda first, new: True)
 
 
 def join_calls(request: Request, profile: Profile, notes: Notes) -> Request:
-    """The calls of one turn in one message: "insufficient tool messages following tool_calls" (FIELD-CASES 4)."""
+    """Puts the calls of one turn into one message: "insufficient tool messages following tool_calls" (FIELD-CASES
+    4)."""
     return _join(request, notes, lambda first, new: new.role == "assistant" and _holds(first, ToolCall))
 
 
 def join_apart(request: Request, profile: Profile, notes: Notes) -> Request:
-    """Neighbours of one role as one turn, but results apart from what the user says after them (Gemini)."""
+    """Joins neighbouring turns of one role, but keeps results apart from the user's own words after them (Gemini)."""
     return _join(request, notes, lambda first, new: _holds(first, ToolResult) == _holds(new, ToolResult))
 
 
@@ -82,14 +83,14 @@ def _holds(message: Message, kind: type[Part]) -> bool:
 
 
 def _find_clashes(first: dict[str, Any], second: dict[str, Any]) -> list[str]:
-    """Keys of both turns that have different values. A joined turn can say a key only once: the second value stays."""
+    """Keys that have different values in both turns. A joined turn has each key once: it keeps the second value."""
     return [
         key for key, value in second.items() if key[:1] != "~" and first.get(key) is not None and value != first[key]
     ]
 
 
 def put_results_first(request: Request, profile: Profile, notes: Notes) -> Request:
-    """Tool results open their turn ("tool_result blocks must come first", Anthropic and Gemini refuse text before)."""
+    """Puts tool results first in their turn. Anthropic ("tool_result blocks must come first") and Gemini demand it."""
     changed: dict[int, Message] = {}
     for i, message in enumerate(request.messages):
         if len(message.parts) < 2 or message.role != "user":
@@ -105,7 +106,7 @@ def put_results_first(request: Request, profile: Profile, notes: Notes) -> Reque
 
 
 def set_results_apart(request: Request, profile: Profile, notes: Notes) -> Request:
-    """A turn with results holds nothing else; what the user says with them follows in a turn of its own (Gemini)."""
+    """Moves the user's own words behind results into a turn of their own, because Gemini demands it."""
     if not any(_is_mixed(message) for message in request.messages):  # fast path: results apart
         return request
     messages: list[Message] = []
@@ -128,7 +129,7 @@ def _is_mixed(message: Message) -> bool:  # fast path: results apart
 
 
 def say_developer_as_system(request: Request, profile: Profile, notes: Notes) -> Request:
-    """Both are instructions; only OpenAI ranks them."""
+    """Both roles are instructions; only OpenAI ranks them."""
     found = [i for i, message in enumerate(request.messages) if message.role == "developer"]
     if not found:
         return request
@@ -140,7 +141,7 @@ def say_developer_as_system(request: Request, profile: Profile, notes: Notes) ->
 
 
 # ---------------------------------------------------------- the edges of turns
-# The edges of turns: nothing empty, a user first, and no assistant last where the target minds.
+# No turn is empty, the first turn is the user's, and the last is not the assistant's if the target refuses that.
 
 NO_CONTENT = "(no content)"
 OPENING = "(conversation continues)"
@@ -152,9 +153,9 @@ _Marked = Text | Image | Document | Audio | ToolCall | ToolResult  # parts that 
 
 
 def drop_empty_text(request: Request, profile: Profile, notes: Notes) -> Request:
-    """Without blank text: "text content blocks must contain non-whitespace text" (FIELD-CASES 56).
+    """Drops blank text: "text content blocks must contain non-whitespace text" (FIELD-CASES 56).
 
-    A turn with nothing left says so in words: a blank placeholder passes one check and fails the next.
+    A turn without any other part gets a placeholder in words, because servers refuse a blank one too.
     """
     if not _any_blank(request.messages):  # fast path: nothing blank
         return request
@@ -178,7 +179,7 @@ def drop_empty_text(request: Request, profile: Profile, notes: Notes) -> Request
 
 
 def tell_failures(request: Request, profile: Profile, notes: Notes) -> Request:
-    """Anthropic: "content cannot be empty if `is_error` is true". A result that failed without a word says so."""
+    """Gives a failed result without text a text: "content cannot be empty if `is_error` is true" (Anthropic)."""
     changed: dict[int, Message] = {}
     for i, message in enumerate(request.messages):
         parts = tuple(_with_words(part) for part in message.parts)
@@ -200,7 +201,7 @@ def _with_words(part: Part) -> Part:
 
 
 def drop_silent_turns(request: Request, profile: Profile, notes: Notes) -> Request:
-    """Without turns that say nothing, unless that is how the target's own wire said it (`content: ""`)."""
+    """Drops empty turns, except those that came so in the target's own dialect (`content: ""`)."""
     silent = [i for i, m in enumerate(request.messages) if not m.parts and _lacks_content(m, profile.dialect)]
     if not silent:
         return request
@@ -210,7 +211,7 @@ def drop_silent_turns(request: Request, profile: Profile, notes: Notes) -> Reque
 
 
 def _lacks_content(message: Message, dialect: str) -> bool:
-    """Whether the target's own wire has no content here, or null for the assistant: servers take `""`, not null."""
+    """Whether the turn came without content, or with null for the assistant. Servers take `""`, but not null."""
     own = message.extras.get(dialect)
     if own is None or message.role != "assistant":
         return own is None
@@ -218,7 +219,7 @@ def _lacks_content(message: Message, dialect: str) -> bool:
 
 
 def _any_blank(messages: tuple[Message, ...]) -> bool:  # fast path: nothing blank
-    """Whether anything may be blank: mostly nothing is, so this is quick."""
+    """Whether any text may be blank. It is quick, because mostly no text is."""
     for message in messages:
         if not message.parts:
             return True
@@ -288,7 +289,7 @@ def _mark(kept: list[Part], cache: Cache) -> bool:
 
 
 def strip_last_text(request: Request, profile: Profile, notes: Notes) -> Request:
-    """Anthropic: "final assistant content cannot end with trailing whitespace"."""
+    """Strips the end of the last turn: "final assistant content cannot end with trailing whitespace" (Anthropic)."""
     last = request.messages[-1] if request.messages else None
     if last is None or last.role != "assistant" or not last.parts:
         return request
@@ -302,7 +303,8 @@ def strip_last_text(request: Request, profile: Profile, notes: Notes) -> Request
 
 
 def begin_with_user(request: Request, profile: Profile, notes: Notes) -> Request:
-    """Anthropic: "first message must use the user role"; Gemini: a call comes after a user turn."""
+    """Puts a user turn first: "first message must use the user role" (Anthropic), and Gemini wants one before a
+    call."""
     lead = count_lead(request.messages)
     rest = request.messages[lead:]
     if (rest and rest[0].role == "user") or profile.is_continued(request.extras):
@@ -315,14 +317,15 @@ def begin_with_user(request: Request, profile: Profile, notes: Notes) -> Request
 
 
 def _is_compacted(part: Part, profile: Profile) -> bool:
-    """A summary of what came before is sent back first, "in place of the messages it summarizes" (anthropic 2.8)."""
+    """Whether this is a summary of earlier turns. It comes first, "in place of the messages it summarizes" (anthropic
+    2.8)."""
     return isinstance(part, Opaque) and part.dialect == profile.dialect and part.body.get("type") == "compaction"
 
 
 def end_with_user(request: Request, profile: Profile, notes: Notes) -> Request:
-    """A conversation that ends with the assistant asks it to go on: newer models refuse that ("prefill").
+    """Adds a user turn at the end. A last turn of the assistant ("prefill") asks it to go on; newer models refuse that.
 
-    A turn that ends in a part only the target knows is a paused server tool: that must come back as it is.
+    A last turn that ends with a part of the target's own is a paused server tool: it must stay as it is.
     """
     last = request.messages[-1] if request.messages else None
     if last is None or last.role != "assistant":
@@ -343,7 +346,8 @@ def end_with_user(request: Request, profile: Profile, notes: Notes) -> Request:
 
 
 def answer_results(request: Request, profile: Profile, notes: Notes) -> Request:
-    """Mistral, code 3230: "Unexpected role 'user' after role 'tool'". A short word of the assistant stands between."""
+    """Puts a short assistant turn between results and a user turn: "Unexpected role 'user' after role 'tool'" (Mistral,
+    code 3230)."""
     if not any(_speaks_after_results(request.messages, i) for i in range(len(request.messages))):
         return request
     messages: list[Message] = []
@@ -360,7 +364,7 @@ def answer_results(request: Request, profile: Profile, notes: Notes) -> Request:
 
 
 def _speaks_after_results(messages: tuple[Message, ...], i: int) -> bool:
-    """Whether the user says something right after results, in the same turn or in the next."""
+    """Whether the user's own words follow directly after results, in the same turn or in the next."""
     message = messages[i]
     if message.role != "user" or not message.parts or isinstance(message.parts[-1], ToolResult):
         return False
