@@ -114,7 +114,8 @@ def conversion_profile(dialect: Dialect, *, native: bool = False) -> Profile:
 
 
 def _one_way(dialect: Dialect, *, native: bool) -> Profile:
-    """A conversion has no way back on which we could cut an answer at a stop sequence or gather several answers."""
+    """The profile without what needs us in the answer: a conversion cannot cut an answer at a stop sequence, or join
+    several answers."""
     profile = dialect.profile
     policy: dict[Feature, Policy] = {**profile.policy, "stop": "drop", "choices": "drop"}
     return replace(
@@ -203,7 +204,7 @@ class StreamConverter:
         return self._encoder.feed(events) if events else b""
 
     def close(self) -> bytes:
-        """What is left; a stream that was cut ends in its dialect's error, never in a success."""
+        """The last bytes. A stream that was cut ends with an error in the target's dialect, never with a success."""
         events = self._reader.close()
         if self._mcp is not None:
             events = self._mcp.feed(events)
@@ -310,5 +311,5 @@ def _lower(headers: dict[str, str] | None) -> dict[str, str]:
 
 
 def _dialects(source: str, to: str, body: JsonObject, what: What) -> tuple[Dialect, Dialect]:
-    there = find_dialect(to)  # first: a misspelled target is the caller's, whatever the body
+    there = find_dialect(to)  # first, so that a misspelled target is reported before anything about the body
     return (recognise(body, what) if source == AUTO else find_dialect(source)), there

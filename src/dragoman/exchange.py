@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class ClientRequest(Struct, kw_only=True):
-    """What the client asked, in its own dialect and in ours."""
+    """A client's request, as it came and in our own form."""
 
     dialect: Dialect
     request: Request
@@ -58,7 +58,7 @@ class ClientRequest(Struct, kw_only=True):
     counted: bool = False  # its tokens are paid for: a stream is asked for its usage, also if the client did not ask
 
     def begin_notes(self, notes: Notes) -> None:
-        """What is noted from here on is about this request."""
+        """Notes from here on are about this request."""
         notes.begin("request", self.locate or self.dialect.locate_request, self.decoded or self.request)
 
 
@@ -77,8 +77,8 @@ def make_destination(
     """A model at one server, for clients that speak this dialect too (`native`: the request is changed as little as
     possible) or another one. `stream_usage`: the server may be asked for the usage of a stream.
 
-    Seals stay with the server that made them (`upstream`). Several answers from a server that gives one are no matter
-    of a single call: the request was split before."""
+    Seals go only to the server that made them (`upstream`). If the client wants several answers and the server gives
+    one, the request was split before (`split_choices`)."""
     policy, option, taken = profile.policy, dialect.usage_option, profile.takes_extras
     if profile.policy_of("choices") == "emulate":
         policy = {**policy, "choices": "drop"}
@@ -98,7 +98,7 @@ def read_request(dialect: Dialect, wire: WireRequest, notes: Notes, locate: Loca
 
 
 class UpstreamCall(Struct, kw_only=True):
-    """A request as one server wants it, made afresh for each attempt, and the way back for its answer."""
+    """A request as one server wants it, and the way back for its answer. Each attempt has a new one."""
 
     dialect: Dialect
     path: str
@@ -119,7 +119,7 @@ class UpstreamCall(Struct, kw_only=True):
     write_long: "Callable[[], UpstreamCall] | None" = None  # if `request` lacks the turns that were known
 
     def correct(self, error: UpstreamError) -> "UpstreamCall | None":
-        """What to send instead of this, if the error tells what is wrong with it."""
+        """The call to send instead of this one, if the error says what is wrong."""
         if self.write_long is not None:
             return self.write_long().correct(error)
         exchange, request, left = self.exchange, self.request, self.corrections_left - 1
@@ -153,7 +153,7 @@ class UpstreamCall(Struct, kw_only=True):
         return reply if self.way_back is None else self.way_back.reply(reply)
 
     def accept(self, reply: Reply) -> Reply:
-        """An answer that is not what was asked for, when no better one came: the caller reads that in a note."""
+        """Takes an answer that does not have the expected form, because no better one came. A note says so."""
         way_back = self.way_back
         return reply if way_back is None else replace(way_back, asked=None).reply(reply)
 
@@ -169,9 +169,9 @@ async def send_corrected(
     correct: Callable[[UpstreamCall, UpstreamError], Awaitable[UpstreamCall | None]] = _correct,
     first: tuple[UpstreamCall, Reply] | None = None,
 ) -> T:
-    """Sends a call, and again as long as the errors tell what to send instead. `keep` makes the result of an answer
-    that came before (`first`): an answer in the wrong form is better than the error of asking for it once more.
-    `correct`: a gateway does it off its loop if the request is large."""
+    """Sends a call. As long as the error says what to send instead, sends the corrected call. `keep` turns an earlier
+    answer in the wrong form (`first`) into the result, if the second call for a better one fails. `correct`: a gateway
+    corrects large requests outside of its event loop."""
     while True:
         try:
             return await send(call)
@@ -187,7 +187,7 @@ async def send_corrected(
 
 
 class Exchange(Struct, frozen=True, kw_only=True):
-    """What all calls have in common that are made for one client request at one destination."""
+    """The facts that all calls for one client request at one destination share."""
 
     to: Destination
     notes: Notes
@@ -204,7 +204,8 @@ class Exchange(Struct, frozen=True, kw_only=True):
         spent: Usage | None = None,
         written: Written | None = None,
     ) -> UpstreamCall:
-        """`spent`: by an answer that was wrong and is asked for once more. `written`: turns that `request` lacks."""
+        """`spent`: the usage of an answer in the wrong form, if this call asks once more. `written`: the known turns,
+        which `request` lacks."""
         to, undo, asked = self.to, self.undo, self.client_request.request
         noted = len(self.notes)
         self.notes.write_for(to.dialect.locate_request)
@@ -244,7 +245,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
         )
 
     def _make_way_back(self, request: Request | None, spent: Usage | None) -> WayBack:
-        """`request`: what may be asked once more, if the answer is wrong."""
+        """`request`: the request to send once more if the answer has the wrong form."""
         profile = self.to.profile
         return WayBack(
             notes=self.notes,
@@ -327,7 +328,7 @@ class CallWriter(Struct, frozen=True):
         return exchange.encode(prepared.request, corrections_left=self.corrections)
 
     def write_short(self, known: Known) -> UpstreamCall | None:
-        """Without the turns that are known; None if that is not the same."""
+        """The call, made without the known turns. None if the long way would give other bytes."""
         start = len(self.notes)
         self.client_request.begin_notes(self.notes)
         call = self._write_short(known, known.leave_out(self.request))
@@ -364,7 +365,7 @@ class CallWriter(Struct, frozen=True):
         return Exchange(to=self.to, notes=self.notes, undo=undo, stream=self.stream, client_request=self.client_request)
 
     def _is_own(self, prepared: Request, request: Request) -> bool:
-        """Whether the client's own bytes say what is to be sent."""
+        """Whether the client's own bytes can be sent unchanged."""
         asked, to = self.client_request, self.to
         if not asked.same_wire or not to.profile.native or to.profile.think_tags:
             return False

@@ -1,1 +1,1 @@
-"""Reply -> Reply, event -> events: what is put right in an answer before the client sees it."""
+"""Corrections of an answer before the client sees it, for a whole Reply and for the events of a stream."""

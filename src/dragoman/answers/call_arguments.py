@@ -20,7 +20,7 @@ from dragoman.model.messages import ToolCall
 from dragoman.model.reply import Choice, Finish, Reply
 from dragoman.notes import ROOT, At, Notes
 
-RAW = "_raw"  # as the dialects do whose calls bear objects
+RAW = "_raw"  # the key that holds broken arguments; dialects whose arguments are objects use the same key
 CALLED = ("tool_call", "stop", "other")  # ends after which a client runs the calls
 
 CLOSED = "its closing brackets were missing"
@@ -44,7 +44,7 @@ _ENDS_WHOLE = ('"', "}", "]", "true", "false", "null")
 
 
 class CallText:
-    """The arguments of one call while they come. `feed` and `close` give the text to hand on."""
+    """The arguments of one call while they arrive. `feed` and `close` return the text for the client."""
 
     __slots__ = ("_ended", "_escaped", "_extra", "_held", "_in_string", "_open", "_pieces", "whole", "why", "wrong")
 
@@ -76,7 +76,7 @@ class CallText:
         return text
 
     def close(self) -> str:
-        """The rest."""
+        """The text that is still missing for the client, once no more arrives."""
         if self._held is not None:
             return self._read_other("".join(self._held))
         text, extra = "".join(self._pieces), "".join(self._extra)
@@ -94,11 +94,11 @@ class CallText:
         return extra if not extra.strip() else ""
 
     def is_cut(self) -> bool:
-        """Whether `close` would add or find something."""
+        """Whether `close` would add text, or find that the arguments are broken."""
         return not self._ended if self._held is None else bool("".join(self._held).strip())
 
     def _scan(self, text: str) -> int:
-        """Follows the brackets; where the object ends, or the length of the text."""
+        """Follows the brackets. Returns where the object ends, or the length of the text."""
         place, size = 0, len(text)
         while place < size:
             if self._escaped:
@@ -133,7 +133,7 @@ class CallText:
         return ""
 
     def _read_other(self, text: str) -> str:
-        """What does not begin as an object. No text at all is how many models write a call without arguments."""
+        """The arguments in a text that does not begin as an object. Many models write nothing for no arguments."""
         value = _load(text)
         if not text.strip():
             return text
@@ -167,7 +167,7 @@ def _is_object(text: str) -> bool:
 
 
 def mend_calls(reply: Reply, notes: Notes) -> Reply:
-    """A whole answer; the same object if nothing was broken."""
+    """A whole answer with repaired arguments; the same object if nothing was broken."""
     if not reply.choices:
         return reply
     choices = [
@@ -220,7 +220,7 @@ class _StreamedCall(NamedTuple):
 
 
 class CallMender:
-    """The same for the events of a stream, from its first call on. `started` are the parts before."""
+    """The same for the events of a stream, from its first call on. `started`: the parts before that call."""
 
     def __init__(self, notes: Notes, started: StartedParts) -> None:
         self._notes = notes
@@ -247,11 +247,11 @@ class CallMender:
                 return (event,)
 
     def is_cut(self) -> bool:
-        """Whether a call that is still open lacks something, if nothing more comes."""
+        """Whether an open call would be incomplete if no more text came."""
         return any(call.text.is_cut() for call in self._calls.values())
 
     def _grow(self, event: PartDelta, text: str) -> tuple[Event, ...]:
-        """The delta with this text; none if nothing of it is left."""
+        """The delta with this text; no event if the text is empty."""
         if text == event.text:
             return (event,)
         self.changed = True

@@ -22,7 +22,8 @@ def find_call_ids(messages: Iterable[Message]) -> set[str]:
 
 
 class FreshIds:
-    """For one answer. `salt` is different in each answer. `taken`: ids in use; if None, they are read from `asked`."""
+    """Ids for the calls of one answer. `salt` differs from answer to answer. `taken`: ids in use; None: those of the
+    request."""
 
     __slots__ = ("_dialect", "_made", "_new_ids", "_notes", "_salt", "_taken", "repaired")
 

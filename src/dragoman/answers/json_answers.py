@@ -1,7 +1,7 @@
-"""Finds and checks JSON in answers of targets that cannot be held to JSON, only asked for it.
+"""Finds and checks JSON in the answers of targets that do not guarantee JSON and were only asked for it.
 
-Models wrap what they are asked for ("Here you are: ```json ..."). `JsonText` finds the JSON while it still comes, so
-that a streamed answer and a whole one are read alike.
+Models put text around it ("Here you are: ```json ..."). `JsonText` finds the JSON while the text arrives, so that a
+streamed answer and a whole one are read alike.
 """
 
 import re
@@ -25,7 +25,7 @@ _OPEN = re.compile(r"[\[{]")
 
 
 def judge(text: str, expected: Expected) -> str | None:
-    """Why a text is not what was expected."""
+    """Why a text is not the JSON that was expected; None if it is."""
     try:
         value = load_json(text)
     except DecodeError:
@@ -53,7 +53,7 @@ class _Nesting:
         self.depth, self.inside, self.escaped = 0, False, False
 
     def find_end(self, text: str) -> int | None:
-        """Behind its last character; None while that is yet to come."""
+        """The position behind its last character; None while that has not arrived."""
         start = 1 if self.escaped and text else 0
         self.escaped = self.escaped and not text
         for mark in _MARKS.finditer(text, start):
@@ -82,7 +82,7 @@ class JsonText:
         self._ended = False
 
     def feed(self, text: str) -> str:
-        """What is known to be of it."""
+        """The text that is now known to belong to the JSON."""
         if self._ended:
             self.around = self.around or bool(text.strip())
             return ""
@@ -102,7 +102,7 @@ class JsonText:
         return text[:end]
 
     def close(self) -> str:
-        """What is left to say of it."""
+        """The rest of the JSON; the whole text if there is no JSON in it."""
         held, self._held = self._held, ""
         if not held:
             return ""

@@ -1,4 +1,4 @@
-"""Calls of MCP servers in an answer, in the words of a client of another dialect: events in, events out."""
+"""MCP calls that a provider made itself, in the form of the client's dialect: in a stream and in a whole answer."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from dragoman.passes.mcp_calls import McpTranslator, translates
 
 
 class McpStream:
-    """One call may be two parts and two parts one call, so all parts are counted anew."""
+    """Rewrites the events of a stream. One part may become two, and two may become one, so parts get new numbers."""
 
     def __init__(self, dialect: str, names: dict[str, str] | None = None) -> None:
         self._dialect = dialect
@@ -48,7 +48,7 @@ class McpStream:
         return event if number == event.index else replace(event, index=number)
 
     def _add(self, parts: list[Part]) -> Iterator[Event]:
-        """Only dialects that give one answer have such calls."""
+        """Adds whole parts to the first choice: dialects with such calls give only one answer."""
         for part in parts:
             yield PartStart(index=self._next, part=part)
             yield PartEnd(index=self._next)

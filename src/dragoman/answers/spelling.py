@@ -1,7 +1,7 @@
-"""An answer that goes back in the dialect it came in, without the spellings that clients of this dialect cannot read.
+"""Removes spellings that clients cannot read from an answer whose client speaks the dialect of the server.
 
-Decoders remember how a server spelled things, and encoders spell them so again. For a call without an id, or for the
-finish `stop` behind calls, that would repeat the server's mistake: official SDKs raise on it, or agents stop too early.
+Decoders remember how a server spelled things, and encoders write them so again. That would repeat a server's mistake,
+such as a call without an id, or the finish `stop` after calls. Official SDKs raise on it, or agents stop too early.
 """
 
 from typing import TypeVar
@@ -20,7 +20,7 @@ T = TypeVar("T", ReplyStart, ReplyEnd, Finish, ToolCall, Choice, Reply)
 
 
 class SpellingMender:
-    """For one answer. `changed`: something was mended."""
+    """Corrects one answer. `changed`: a correction was needed."""
 
     __slots__ = ("_called", "_dialect", "_notes", "_old", "_rules", "changed")
 
@@ -100,7 +100,7 @@ class SpellingMender:
         return {**{name: keys for name, keys in extras.items() if name != self._dialect}, self._dialect: kept}
 
     def _keep(self, own: JsonObject) -> JsonObject:
-        """Without what is wrong."""
+        """The keys without those that are wrong."""
         kept: JsonObject = {}
         for key, value in own.items():
             if key == OMIT:

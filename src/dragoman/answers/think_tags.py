@@ -1,7 +1,8 @@
-"""Finds thoughts that a server leaves in the text between tags, at the start of an answer and nowhere else.
+"""Finds thoughts that a server leaves between tags in the text, only at the start of an answer.
 
-Only where a profile says so (`think_tags`): a literal `<think>` in prose is prose (FIELD-CASES 73). A tag may come in
-pieces, so what could be its beginning is held back; `think_opened` is for servers whose prompt has opened the tag.
+It is used only for servers whose profile has `think_tags`: elsewhere a `<think>` is ordinary text (FIELD-CASES 73). A
+tag may arrive in pieces, so text that could be its beginning is held back. `think_opened` is for servers whose prompt
+ends with the opening tag.
 """
 
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ def find_thoughts(reply: Reply, tags: tuple[str, ...], *, opened: bool = False) 
 
 
 class ThoughtFinder:
-    """Events in, events out."""
+    """Takes the events of an answer, and gives events in which thoughts are parts of their own."""
 
     def __init__(self, tags: tuple[str, ...], *, opened: bool = False) -> None:
         self._pairs = [(f"<{tag}>", f"</{tag}>") for tag in tags]
@@ -85,7 +86,7 @@ class ThoughtFinder:
             reading.held = ""
 
     def _begin(self, reading: "_Reading") -> Iterator[Event]:
-        """Nothing is said until it is known whether it begins with a tag."""
+        """Holds the text back until it is known whether it begins with a tag."""
         bare = reading.held.lstrip()
         for opening, closing in self._pairs:
             if bare.startswith(opening):
@@ -109,7 +110,7 @@ class ThoughtFinder:
             yield from self._answer(reading)
 
     def _answer(self, reading: "_Reading") -> Iterator[Event]:
-        """After the thought: white space between it and the answer belongs to neither."""
+        """The text after the thought. White space between the thought and the answer is left out."""
         reading.held = reading.held.lstrip()
         if reading.held:
             yield from self._open(reading, reading.text)

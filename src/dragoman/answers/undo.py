@@ -1,7 +1,7 @@
 """Undoes in a reply what the passes changed in the request: names, stop sequences, emulated JSON and tools.
 
-One code for both forms (FIELD-CASES 144): a whole reply is restored as the events it could have come in, so
-fold(restored events) is the restored reply of the folded events. A loss that the caller refuses raises LossError.
+The same code handles whole replies and streams (FIELD-CASES 144): a whole reply is turned into events, restored, and
+folded again. A loss that the caller refuses raises LossError.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ def undo_reply(reply: Reply, undo: Undo, notes: Notes) -> Reply:
 
 
 class StreamRenamer:
-    """Events with the client's names for calls: all that most conversations with tools need, so it is quick."""
+    """Gives calls the client's names. Most conversations with tools need only this, so it is quick."""
 
     def __init__(self, renames: Renames) -> None:
         self._renames = renames
@@ -54,7 +54,8 @@ class StreamRenamer:
 
 
 def unwrap_input(arguments: str) -> str:
-    """The free text in the arguments of an emulated freeform call; as they are if the model did not follow."""
+    """The free text in the arguments of an emulated freeform call. The arguments themselves if they have another
+    form."""
     try:
         value = load_json(arguments)
     except DecodeError:
@@ -66,7 +67,7 @@ def unwrap_input(arguments: str) -> str:
 
 
 def unwrap_word(answer: str) -> str:
-    """The word in an answer that is JSON; as it is if the model did not follow."""
+    """The word in an answer that is JSON. The answer itself if it has another form."""
     try:
         value = load_json(answer)
     except DecodeError:
@@ -101,7 +102,7 @@ class _ChoiceUndo:
 
     def __init__(self) -> None:
         self.ids: set[str] = set()  # of its calls
-        self.called = False  # a real call
+        self.called = False  # it has a call that the client has to run
         self.refused = False
         self.cut: str | None = None  # the sequence it was cut at
         self.text: list[str] = []  # its text, if it must be checked at the end
@@ -110,7 +111,7 @@ class _ChoiceUndo:
 
 
 class _Part:
-    """A part that cannot go on as it comes."""
+    """A part whose text has to be changed before it goes to the client."""
 
     __slots__ = ("choice", "cuts", "finish", "held", "kept", "reader", "silent", "whole")
 
@@ -126,7 +127,7 @@ class _Part:
 
 
 class StreamUndo:
-    """Events in, events out; `stopped` tells that no more text is wanted from upstream."""
+    """Restores the events of a stream. `stopped`: no more text is needed from the upstream."""
 
     def __init__(self, undo: Undo, notes: Notes) -> None:
         self.undo, self.notes = undo, notes
@@ -201,14 +202,14 @@ class StreamUndo:
         yield event if call is part else replace(event, part=call)
 
     def _answer_finisher(self, names: dict[str, str] | None) -> Callable[[str], str] | None:
-        """What the text of an answer needs, once it is whole."""
+        """The function that corrects the whole text of an answer; None if none is needed."""
         renamer = _renamer(names)
         if not self.undo.word:
             return renamer
         return unwrap_word if renamer is None else lambda text: unwrap_word(renamer(text))
 
     def _finisher(self, call: ToolCall) -> Callable[[str], str] | None:
-        """What the arguments of a call need, once they are whole."""
+        """The function that corrects the whole arguments of a call; None if none is needed."""
         if call.name in self.undo.custom:
             return unwrap_input
         return _renamer(self.undo.renames.properties.get(call.name))
@@ -220,7 +221,7 @@ class StreamUndo:
             yield from self._say(part, event)
 
     def _cut(self, part: _Part, event: PartDelta) -> Iterator[Event]:
-        """Text up to a stop sequence; what may begin one is held back."""
+        """Text up to a stop sequence. The last characters are held back if they may begin one."""
         text = part.held + event.text
         found = find_stop(text, self.undo.stops)
         if found is None:
@@ -238,7 +239,7 @@ class StreamUndo:
         part.silent = True
 
     def _say(self, part: _Part, event: PartDelta) -> Iterator[Event]:
-        """Text as far as it is known to be wanted."""
+        """Text that is now known to belong to the answer."""
         text = event.text if part.reader is None else part.reader.feed(event.text)
         if part.finish is not None:
             part.whole.append(text)

@@ -20,7 +20,7 @@ MOST_ALIKE = 8  # conversations that begin alike
 
 
 class Chunk(Struct, frozen=True):
-    """What turns became at one server: entries of its list, as bytes."""
+    """Some turns as they are written for one server: entries of its list, as bytes."""
 
     end: int  # the number of turns behind the first one, up to the last of these
     body: bytes
@@ -55,14 +55,15 @@ class History(Struct, eq=False):
 
 
 class Later(Struct, frozen=True):
-    """A request that came for the first time. Most come only once: what another may begin with is found out then."""
+    """A request that came for the first time. Most conversations never continue, so the places where its body may be
+    cut are found only when the next request comes."""
 
     request: Request
     dialect: Dialect
 
 
 class Hit(Struct, frozen=True, dict=True):
-    """A body that begins as a known one does."""
+    """A body whose beginning is known."""
 
     history: History
     raw: bytes
@@ -76,7 +77,7 @@ class Hit(Struct, frozen=True, dict=True):
 
     @cached_property
     def new(self) -> bytes | None:
-        """The turns behind the known ones, if all that follows is known too."""
+        """The bytes of the new turns, if everything behind the list of turns is known too."""
         old = self.history
         tail = old.raw[old.tail :]
         if old.request is None or len(self.raw) - len(tail) < self.end or not self.raw.endswith(tail):

@@ -60,8 +60,8 @@ def _may_follow(hit: Hit, new: Sequence[Message], dialect: Dialect) -> bool:
 def make_history(
     raw: bytes, request: Request, dialect: Dialect, hit: Hit | None, ends: list[int] | None = None
 ) -> History | None:
-    """What the next request may begin with; None if nothing of this one can be left out. `ends`: of the new turns, if
-    they are known."""
+    """The history that the next request may begin with; None if none of its turns could be left out. `ends`: where the
+    new turns end, if that is known."""
     lead = count_lead(request.messages)
     turns, known = request.messages[lead + 1 :], 0 if hit is None else hit.count
     if not turns or turns[0].role != "assistant" or not _is_first(request.messages[lead]):
@@ -90,7 +90,7 @@ def make_history(
 
 
 def find_cuts(history: History) -> None:
-    """Finds out where the body may be cut, now that another one goes on where this one ended."""
+    """Finds where the body may be cut. It is called when another request continues this one."""
     later = history.later
     if later is None:
         return
@@ -105,8 +105,8 @@ def find_cuts(history: History) -> None:
 
 
 def make_later(raw: bytes, request: Request, dialect: Dialect) -> History | None:
-    """The same for a request that came for the first time, without a look at its turns. `ends` only tells about where
-    the last turn ends, so that it is found again. None: that cannot be told."""
+    """The history of a request that came for the first time, without a look at its turns. Its `ends` only says about
+    where the last turn ends, so that the body is found again. None if that is not known."""
     last = request.messages[-1].parts
     text = last[-1].text if last and type(last[-1]) is Text else ""
     end = raw.rfind(dump_json(text[-SAMPLE:])[1:-1]) if text else -1
@@ -137,7 +137,7 @@ def count_parts(request: Request, hit: Hit) -> int:
 
 
 def _begin_from(hit: Hit, raw: bytes, turns: tuple[Message, ...]) -> History:
-    """As much of a history as a body has of it."""
+    """A new history with the part of the known one that is in this body."""
     old, number = hit.history, bisect_right(hit.history.counts, hit.count)
     if old.counts[-1] == hit.count:
         ids, chunks = dict(old.ids), dict(old.chunks)
@@ -206,7 +206,7 @@ def _is_first(message: Message) -> bool:
 
 
 def _is_plain(turn: Message) -> bool:
-    """Nothing but texts, calls and results, with nothing on them."""
+    """Whether a turn has only texts, calls and results, without extras, seals or cache marks."""
     if turn.role not in ("user", "assistant") or not turn.parts:
         return False
     for part in turn.parts:

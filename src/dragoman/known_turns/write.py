@@ -37,7 +37,7 @@ class Known(Struct, frozen=True):
     hit: Hit
 
     def find_call_ids(self) -> set[str]:
-        """Of all turns of the request."""
+        """The ids of the calls in all turns of the request."""
         first = self.lead + 1
         return find_call_ids(self.messages[:first] + self.messages[first + self.count :]).union(self.old_ids())
 
@@ -53,14 +53,14 @@ class Known(Struct, frozen=True):
 
 
 class Written(Struct, frozen=True):
-    """What the known turns became at a server."""
+    """The known turns as they are written for a server."""
 
     entries: bytes  # of its list of turns, without the brackets
     count: int
     same: bool  # no pass has changed them
 
     def put_into(self, body: JsonObject, dialect: Dialect) -> Locate:
-        """Puts them behind the first turn. Returns how to find a place in the body then."""
+        """Puts the known turns behind the first turn. Returns the function that finds places in the whole body."""
         key, locate, count = dialect.messages_key, dialect.locate_request, self.count
         first = find_first(body[key])
         body[key].insert(first + 1, msgspec.Raw(self.entries))
@@ -112,7 +112,7 @@ def leaves_apart(known: Known, request: Request, profile: Profile) -> bool:
 
 
 def _fits_window(request: Request, window: int) -> bool:
-    """The whole conversation leaves the answer its room, so that nothing is changed about it."""
+    """Whether the whole conversation leaves enough room for the answer, so that no limit has to change."""
     return request.max_output is None or request.max_output <= window - estimate(request) - window // 16
 
 
@@ -124,7 +124,7 @@ def is_undone_apart(undo: Undo) -> bool:
 
 
 def add_taken(prepared: Prepared, known: Known) -> Undo:
-    """The ids of the known turns are taken too."""
+    """The Undo with the ids of the known turns, which new calls must not use either."""
     taken = prepared.undo.renames.taken.union(known.old_ids())
     return replace(prepared.undo, renames=Renames(taken=taken)) if taken else prepared.undo
 
@@ -132,7 +132,7 @@ def add_taken(prepared: Prepared, known: Known) -> Undo:
 def write_known(
     known: Known, request: Request, destination: object, dialect: Dialect, profile: Profile
 ) -> Written | None:
-    """What the known turns become at a server. None if that cannot be told of them alone."""
+    """The known turns as they are written for a server. None if they cannot be written without the new ones."""
     history = known.history
     _, chunks = history.chunks.get(id(destination), (None, ()))
     end = chunks[-1].end if chunks else 0
@@ -150,7 +150,7 @@ def write_known(
 
 
 def _merge(chunks: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
-    """Old ones become one: what changes in a conversation is mostly near its end."""
+    """Joins the older chunks, because changes in a conversation are mostly near its end."""
     if len(chunks) <= MOST_CHUNKS:
         return chunks
     old, new = chunks[: MOST_CHUNKS // 2], chunks[MOST_CHUNKS // 2 :]

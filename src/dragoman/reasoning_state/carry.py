@@ -85,7 +85,7 @@ class _Turn:
         self.in_text = type(part) is Text
 
 
-# Whose seals a client can keep for us. Other seals stay where they are: the encoder notes their loss.
+# A client can keep the seals of these dialects for us. Other seals stay on their parts; the encoder notes their loss.
 _SEALED: dict[str, tuple[type[Part], ...]] = {
     "thoughts": (ToolCall,),
     "parts": (ToolCall, Text, Image),
@@ -101,7 +101,7 @@ class SealDropper:
         self._held: dict[int, PartStart] = {}  # thoughts without words so far
 
     def stage(self, notes: Notes) -> None:
-        """The parts stay what they are."""
+        """Does nothing: the parts keep their places, so notes need no new form of the answer."""
 
     def feed(self, events: list[Event]) -> list[Event]:
         return [bare for event in events for bare in self._feed(event)]
@@ -141,7 +141,7 @@ class StateCarrier:
         self._same = True  # no index has changed yet
 
     def stage(self, notes: Notes) -> None:
-        """What is noted of a stream from here on is about what goes out."""
+        """Notes from here on are about the stream as it goes to the client."""
         self._started = notes.stage(StartedParts())
 
     def feed(self, events: list[Event]) -> list[Event]:
@@ -268,7 +268,7 @@ class StateCarrier:
             yield from self._carry(opened.choice, replace(state, call=call))
 
     def _end_turns(self) -> Iterator[Event]:
-        """Thoughts that no call follows. Gemini itself ends an answer with a signature on an empty text."""
+        """Carries thoughts that no call follows at the end. Gemini itself ends an answer with a signed empty text."""
         for choice, turn in self._turns.items():
             if self._slots.kind == "parts" and turn.waiting:
                 seal = self._wrap(CarriedState(thoughts=tuple(turn.waiting)))

@@ -31,7 +31,7 @@ def has_mark(body: bytes) -> bool:
 
 
 class StateKey(Struct, frozen=True):
-    """What authenticates the state of one client."""
+    """The secret and the client's name that authenticate the state of one client."""
 
     secret: bytes = b"dragoman"  # for a program that converts its own conversations; a gateway has its own secret
     owner: str = ""
@@ -41,7 +41,7 @@ DEFAULT_KEY = StateKey()
 
 
 class CarriedState(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a turn of a foreign model needs when it comes back.
+    """The opaque state of one turn of a foreign model, which the model needs back with the turn.
 
     The number of a thought says how many parts of the turn stand before it, without thoughts; neighbouring texts count
     as one, because clients join and split them."""
@@ -62,7 +62,7 @@ def is_wrapped(value: str) -> bool:
 
 
 def unwrap_state(value: str, key: StateKey) -> CarriedState | None:
-    """None if it is damaged, or was made for another client or by another gateway."""
+    """The state in a value. None if it is damaged, or was made for another client or by another gateway."""
     try:
         data = base64.b64decode(value.translate(_STANDARD) + "=" * (-len(value) % 4))
     except (Base64Error, ValueError):
@@ -74,7 +74,7 @@ def unwrap_state(value: str, key: StateKey) -> CarriedState | None:
 
 
 def dump_state(state: CarriedState) -> bytes:
-    """As it is for a store of our own."""
+    """The state without signature and mark, for a store of our own."""
     return dump_json(state)  # JSON, because what a server wrote may hold numbers of any size
 
 

@@ -24,14 +24,14 @@ LONG = 100  # characters
 
 
 class Conversation(Struct, frozen=True):
-    """What tells a conversation from others of the same client."""
+    """The facts that tell a conversation from others of the same client."""
 
     first: str  # the user's first text; a hash of it if it is long, because the key of each turn contains it
     turns: int  # of the assistant, so far
     by_id: bool  # the client repeats the ids of calls
 
     def key(self, parts: tuple[Part, ...], turn: int) -> str:
-        """Of one turn of the assistant."""
+        """The key of one assistant turn in the store."""
         calls = [part for part in parts if type(part) is ToolCall]
         if calls and self.by_id:
             marks = ["id", calls[0].id]
@@ -46,7 +46,7 @@ def _digest(text: str) -> str:
 
 
 def _spell(call: ToolCall) -> str:
-    """A call without the spelling of its arguments, which clients read and write again."""
+    """A call as text. Its arguments are spelled in one way, because clients parse and write them again."""
     try:
         return f"{call.name} {dump_sorted(load_json(call.arguments))}"
     except DecodeError:
@@ -67,7 +67,7 @@ def read_conversation(request: Request, *, by_id: bool) -> Conversation:
 
 
 def make_state(parts: tuple[Part, ...], source: StateSource) -> CarriedState | None:
-    """What one turn needs when it comes back; None if that is nothing."""
+    """The state that one turn needs when it comes back; None if it needs none."""
     if not has_state(parts):
         return None
     thoughts: list[tuple[int, Reasoning]] = []
@@ -140,7 +140,7 @@ def find_bare_turns(request: Request, conversation: Conversation) -> dict[int, s
 
 
 def restore_turns(request: Request, states: Iterable[tuple[int, CarriedState]]) -> Request:
-    """The request with what the store knows of its turns; the same object if that changes nothing."""
+    """The request with the stored state of its turns; the same object if that changes nothing."""
     messages = list(request.messages)
     for i, state in states:
         messages[i] = _restore(messages[i], state)
