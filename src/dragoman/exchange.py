@@ -21,7 +21,7 @@ from dragoman.answers.spelling import SpellingMender
 from dragoman.dialects._base import Dialect
 from dragoman.dialects._seals import without_side
 from dragoman.errors import LossError, UpstreamError
-from dragoman.jsontypes import dump_json, load_json, top_spans
+from dragoman.jsontypes import JsonObject, dump_json, load_json, top_spans
 from dragoman.known_turns.history import Hit
 from dragoman.known_turns.write import Known, Written, add_taken, is_undone_apart, leaves_apart, write_known
 from dragoman.model.reply import Reply, Usage
@@ -214,27 +214,20 @@ class Exchange(Struct, frozen=True, kw_only=True):
         encoder_notes = (noted, len(self.notes))
         if written is not None:
             self.notes.write_for(written.put_into(wire.body, to.dialect))
-        if self.stream and to.asks_usage and to.dialect.usage_option is not None:
-            key, inside = to.dialect.usage_option
-            options = wire.body.get(key)
-            wire.body[key] = {**(options if type(options) is dict else {}), inside: True}
-            if to.profile.early_usage and self.client_request.dialect.counts_first:
-                wire.body[key][to.profile.early_usage] = True
+        if self.stream and to.asks_usage:
+            self._ask_for_usage(wire.body)
         body = dump_json(wire.body)
         fresh_ids: FreshIds | None = None
         if asked.tools or undo.renames.taken:  # else no call can come
             fresh_ids = FreshIds(asked, to.dialect.name, self.client_request.id, self.notes, self.find_taken())
         native = to.dialect is self.client_request.dialect
-        way_back: WayBack | None = None
-        if to.profile.think_tags or spent is not None or not undo.is_nothing():
-            way_back = self._make_way_back(request if corrections_left else None, spent)
         return UpstreamCall(
             dialect=to.dialect,
             path=wire.path,
             body=without_side(body) if to.profile.native else body,  # other dialects do not say it anyway
             headers={**wire.headers, HOP: str(self.client_request.hops + 1)},
             notes=self.notes,
-            way_back=way_back,
+            way_back=self._make_way_back(request if corrections_left else None, spent),
             fresh_ids=fresh_ids,
             spelling=SpellingMender(to.dialect.name, to.dialect.reply_rules, self.notes) if native else None,
             request=request,
@@ -244,9 +237,22 @@ class Exchange(Struct, frozen=True, kw_only=True):
             encoder_notes=encoder_notes,
         )
 
-    def _make_way_back(self, request: Request | None, spent: Usage | None) -> WayBack:
-        """`request`: the request to send once more if the answer has the wrong form."""
+    def _ask_for_usage(self, body: JsonObject) -> None:
+        """Adds the option that makes the server send the usage of a stream, if its dialect has one."""
+        if self.to.dialect.usage_option is None:
+            return
+        key, inside = self.to.dialect.usage_option
+        options = body.get(key)
+        body[key] = {**(options if type(options) is dict else {}), inside: True}
+        if self.to.profile.early_usage and self.client_request.dialect.counts_first:
+            body[key][self.to.profile.early_usage] = True
+
+    def _make_way_back(self, request: Request | None, spent: Usage | None) -> WayBack | None:
+        """None if the answer can stay as it is. `request`: the request to send once more if the answer has the wrong
+        form."""
         profile = self.to.profile
+        if not profile.think_tags and spent is None and self.undo.is_nothing():
+            return None
         return WayBack(
             notes=self.notes,
             undo=self.undo,

@@ -119,12 +119,8 @@ def choose_upstreams(
 ) -> ClientUpstreams:
     found: tuple[Upstream, ...]
     only: str | None = None
-    if headers and provider is None and base_url is None:
-        raise ConfigError(CONFIG_NAME, "headers", "they need a provider or a base_url")
-    if api_key and provider is None and base_url is None:
-        raise ConfigError(
-            CONFIG_NAME, "api_key", "say whose it is: Client('openai', api_key=...), or keys={'openai': ...}"
-        )
+    if provider is None and base_url is None:
+        _check_no_owner_needed(api_key, headers)
     if upstreams is not None:
         found = tuple(upstreams)
         only = found[0].name if len(found) == 1 else None
@@ -144,6 +140,16 @@ def choose_upstreams(
         found = tuple(_with_network(upstream, network, env) for upstream in found)
     named = {name: (to,) if isinstance(to, str) else tuple(to) for name, to in aliases.items()}
     return ClientUpstreams(all=found, aliases=named, only=only, clock=clock)
+
+
+def _check_no_owner_needed(api_key: str | None, headers: dict[str, str]) -> None:
+    """A ConfigError for a key or headers, if the caller did not say which server they are for."""
+    if headers:
+        raise ConfigError(CONFIG_NAME, "headers", "they need a provider or a base_url")
+    if api_key:
+        raise ConfigError(
+            CONFIG_NAME, "api_key", "say whose it is: Client('openai', api_key=...), or keys={'openai': ...}"
+        )
 
 
 def _with_network(upstream: Upstream, options: NetworkOptions, env: Mapping[str, str]) -> Upstream:

@@ -243,6 +243,11 @@ class Provider:
                 raise self._refuse(dialect, 404, f"Unknown request URL: {seen.method} {http.path}", code="unknown_url")
         if seen.method != "POST":
             raise self._refuse(dialect, 405, "Method Not Allowed")
+        return await self._respond_to_body(http, seen, dialect, what, fault)
+
+    async def _respond_to_body(
+        self, http: web.Request, seen: Recorded, dialect: str, what: str, fault: ScriptedFault | None
+    ) -> web.StreamResponse:
         body = self._read(seen, dialect)
         model = str(body.get("model", "")) or http.path.rpartition(":")[0].rpartition("/")[2]
         self._check_model(dialect, model)

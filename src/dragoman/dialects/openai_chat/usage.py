@@ -65,11 +65,7 @@ def decode_usage(usage: JsonObject) -> Usage:
     _keep_odd(
         usage,
         Usage(input=fresh, cache_read=read, cache_write=write, output=spoken, reasoning=reasoning),
-        {
-            "prompt_tokens": prompt,
-            "completion_tokens": completion,
-            "total_tokens": total,
-        },
+        {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total},
     )
     return Usage(
         input=fresh,

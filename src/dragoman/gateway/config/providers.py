@@ -16,7 +16,7 @@ from dragoman.read_struct import read_struct, suggest, texts
 from dragoman.upstream.discovery import BASE_URL, DEFAULT_KIND, KIND_ALIASES, demo_upstream, find_key, usual_timeouts
 from dragoman.upstream.keys import Secret, origin_of
 from dragoman.upstream.profiles import Kind, Rows, kind_of_model, load_rows
-from dragoman.upstream.spec import DEMO, Upstream
+from dragoman.upstream.spec import DEMO, Timeouts, Upstream
 
 
 def read_upstream(
@@ -33,12 +33,8 @@ def read_upstream(
     dialects = tuple(word.replace("-", "_") for word in texts(table.dialects) or texts(table.dialect) or kind.dialects)
     if wrong := [word for word in dialects if word not in SPOKEN]:
         raise ConfigError(file, f"{at}.dialect", f"no such dialect {wrong[0]!r}; {suggest(wrong[0], SPOKEN)}")
-    base_url = _base_url(name, table, kind, dialects[0], file)
-    keys = _keys(table, kind, file, at, env)
+    base_url, keys = _base_url(name, table, kind, dialects[0], file), _keys(table, kind, file, at, env)
     auth = table.auth or kind.auth
-    own_rows = rows.only(kind.name) if rows is not None else None
-    if own_rows == load_rows().only(kind.name):
-        own_rows = None
     read_struct(table.profile, Profile, file, f"{at}.profile")  # now rather than when a request comes
     return Upstream(
         name=name,
@@ -55,16 +51,26 @@ def read_upstream(
         tpm=table.tpm,
         at_once=table.at_once or table.concurrency,
         queue=table.queue,
-        timeouts=replace(
-            usual_timeouts(base_url), **{key: getattr(table.timeouts, key) for key in row.get("timeouts", {})}
-        ),
+        timeouts=_timeouts(table, row, base_url),
         caps=table.caps,
         network=_network(table, base_url, file, at, env),
         stream_usage=table.stream_usage,
         weight=table.weight or 1.0,
         overrides=table.profile,
-        rows=own_rows,
+        rows=_own_rows(rows, kind),
     )
+
+
+def _timeouts(table: ProviderTable, row: Mapping[str, Any], base_url: str) -> Timeouts:
+    """The usual timeouts, with those that the file names."""
+    named = {key: getattr(table.timeouts, key) for key in row.get("timeouts", {})}
+    return replace(usual_timeouts(base_url), **named)
+
+
+def _own_rows(rows: Rows | None, kind: Kind) -> Rows | None:
+    """The rows of this kind, if the user's file changes them."""
+    own = rows.only(kind.name) if rows is not None else None
+    return None if own == load_rows().only(kind.name) else own
 
 
 def guess_provider(models: tuple[str, ...]) -> str:

@@ -41,7 +41,7 @@ class CannotListen(DragomanError):
 
 
 def serve(options: ServeOptions, env: Mapping[str, str], out: TextIO, err: TextIO) -> int:
-    """Runs until it is told to stop; the exit code."""
+    """Runs the gateway until it is told to stop. Returns the exit code."""
     if hasattr(signal, "SIGHUP"):
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # it would end a process that does not handle it yet
     try:
@@ -66,15 +66,26 @@ def serve(options: ServeOptions, env: Mapping[str, str], out: TextIO, err: TextI
     out.write(banner(replace(settings, port=port), access, env))
     out.flush()
 
-    if options.workers <= 1:
-        run_loop(_main(options, settings, access, journal, env, listener, admin=admin))
-        return 0
-    # Only here: these two modules need a system with fork.
+    if options.workers > 1:
+        last_good = LastGood(options, env, settings, access)
+        return _serve_with_workers(options, env, last_good, journal, listener, admin)
+    run_loop(_main(options, settings, access, journal, env, listener, admin=admin))
+    return 0
+
+
+def _serve_with_workers(
+    options: ServeOptions,
+    env: Mapping[str, str],
+    last_good: LastGood,
+    journal: Log,
+    listener: socket,
+    admin: socket | None,
+) -> int:
+    # Imported here: these two modules need a system with fork.
     from dragoman.gateway.process.workers import supervise
     from dragoman.upstream.shared_limits import SharedLimits, SharedMemory
 
-    last_good, memory = LastGood(options, env, settings, access), SharedMemory(options.workers)
-
+    memory = SharedMemory(options.workers)
     with TemporaryDirectory(prefix="dragoman-") as folder:
 
         def work(number: int, tell_supervisor: Callable[[], None]) -> None:
@@ -94,7 +105,7 @@ def check_system(options: ServeOptions) -> None:
 
 
 def apply(gateway: Gateway, options: ServeOptions, env: Mapping[str, str], spread: Callable[[], object]) -> str:
-    """Reads the configuration again, if it is good; else why not."""
+    """Reads the configuration again, if it is good. Returns "", or why it is not good."""
     try:
         read_again(options, env, gateway.now.settings, gateway.now.access)
     except ConfigError as error:
@@ -104,7 +115,7 @@ def apply(gateway: Gateway, options: ServeOptions, env: Mapping[str, str], sprea
 
 
 def hang_up_supervisor() -> None:
-    """It tells all its workers."""
+    """Tells the supervisor to reload; it tells all its workers."""
     os.kill(os.getppid(), signal.SIGHUP)
 
 
@@ -140,11 +151,18 @@ async def _open_gateway(
 
 
 async def _join_peers(gateway: Gateway, app: App, peers: Peers) -> None:
-    """The other worker processes of this gateway."""
+    """Connects this worker with the other worker processes of its gateway."""
     await peers.start(app.handle, gateway.metrics)
     gateway.peers = peers
     gateway.traffic.shared = True
     gateway.closers.append(peers.close)
+
+
+async def _open_control(gateway: Gateway, app: App, folder: Path) -> None:
+    """Lets commands of this machine's user talk to this process."""
+    control = Control(folder)
+    await control.start(app.handle)
+    gateway.closers.append(control.close)
 
 
 def _tune_interpreter() -> None:
@@ -180,9 +198,7 @@ async def _main(
     if peers is not None:
         await _join_peers(gateway, app, peers)
     if settings.store_path is not None:
-        control = Control(settings.store_path.parent)
-        await control.start(app.handle)
-        gateway.closers.append(control.close)
+        await _open_control(gateway, app, settings.store_path.parent)
     gateway.admin_port = admin.getsockname()[1] if admin is not None else 0
     loop = asyncio.get_running_loop()
     spread = (lambda: loop.call_soon_threadsafe(load)) if peers is None else hang_up_supervisor

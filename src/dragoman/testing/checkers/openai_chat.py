@@ -115,15 +115,7 @@ def _check_message(message: dict[str, Any], i: int, server: str, model: str = ""
     if message.get("tool_calls") is not None and not calls and server != "mistral":
         found.append(f"[] is too short - 'messages.{i}.tool_calls'")
     for call in calls:
-        function = call.get("function") or call.get("custom") or {}
-        if not matches(r"[a-zA-Z0-9_-]{1,64}", function.get("name")):
-            found.append(f"Invalid 'messages[{i}].tool_calls[0].function.name': string does not match pattern")
-        if len(str(call.get("id"))) > 64:
-            found.append(f"Invalid 'messages[{i}].tool_calls[0].id': string too long")
-        if server == "mistral" and not matches(r"[a-zA-Z0-9]{9}", call.get("id")):
-            found.append(f"Tool call id was {call.get('id')} but must be a-z, A-Z, 0-9, with a length of 9.")
-        if server == "moonshot" and not matches(r"[a-zA-Z].*", function.get("name")):
-            found.append("Invalid request: function name is invalid, must start with a letter")
+        found += _check_call(call, i, server)
     for part in objects(content):
         found += _check_part(part, i, str(role), server)
     if server in ("groq", "mistral") and ({"reasoning_content", "reasoning"} & message.keys()):
@@ -132,6 +124,20 @@ def _check_message(message: dict[str, Any], i: int, server: str, model: str = ""
         found.append(f"Unknown parameter: 'messages[{i}].reasoning_content'.")
     if server == "cerebras" and "reasoning_content" in message:
         found.append("body.messages.assistant.reasoning_content: property is unsupported")
+    return found
+
+
+def _check_call(call: dict[str, Any], i: int, server: str) -> Complaints:
+    found: Complaints = []
+    function = call.get("function") or call.get("custom") or {}
+    if not matches(r"[a-zA-Z0-9_-]{1,64}", function.get("name")):
+        found.append(f"Invalid 'messages[{i}].tool_calls[0].function.name': string does not match pattern")
+    if len(str(call.get("id"))) > 64:
+        found.append(f"Invalid 'messages[{i}].tool_calls[0].id': string too long")
+    if server == "mistral" and not matches(r"[a-zA-Z0-9]{9}", call.get("id")):
+        found.append(f"Tool call id was {call.get('id')} but must be a-z, A-Z, 0-9, with a length of 9.")
+    if server == "moonshot" and not matches(r"[a-zA-Z].*", function.get("name")):
+        found.append("Invalid request: function name is invalid, must start with a letter")
     return found
 
 
