@@ -293,8 +293,8 @@ def _find_spans(data: bytes, members: dict[str, bytes]) -> dict[str, tuple[int, 
 
 def _value_at(data: bytes, at: int, key: str | None) -> int:
     """The position of the next value. A DecodeError if it belongs to another key."""
-    found = _MEMBER.match(data, at)
-    name = load_string(found[1]) if found is not None else None
-    if found is None or name != key:
+    match = _MEMBER.match(data, at)
+    name = load_string(match[1]) if match is not None else None
+    if match is None or name != key:
         raise DecodeError("duplicate key", name or "")
-    return found.end()
+    return match.end()

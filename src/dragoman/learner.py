@@ -237,8 +237,8 @@ def _learn_limit(name: str, request: Request, profile: Profile, notes: Notes) ->
 
 def _learn_role(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
     """The role developer is unknown, or the model takes no system text at all (FIELD-CASES 43)."""
-    found = _ROLE.search(_words(failure))
-    role = next((group.lower() for group in found.groups() if group), None) if found is not None else None
+    match = _ROLE.search(_words(failure))
+    role = next((group.lower() for group in match.groups() if group), None) if match is not None else None
     if role == "developer":
         return _prepare(request, profile, notes, "developer said as system", developer=False)
     if role == "system":
@@ -295,11 +295,11 @@ def _learn_effort(failure: Failure, request: Request, profile: Profile, notes: N
 
 
 def _learn_beta(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
-    found = _BETA.search(failure.message)
+    match = _BETA.search(failure.message)
     own = request.extras.get(profile.dialect, {})
-    if found is None or not isinstance(own.get(BETA), str):
+    if match is None or not isinstance(own.get(BETA), str):
         return None
-    refused = {value.strip(" `'\"") for value in found.group(1).split(",")}
+    refused = {value.strip(" `'\"") for value in match.group(1).split(",")}
     betas = [beta.strip() for beta in own[BETA].split(",")]
     left = [beta for beta in betas if beta not in refused]
     if len(left) == len(betas):
@@ -439,9 +439,9 @@ def _learn_rule(failure: Failure, request: Request, profile: Profile, notes: Not
     """A rule that the server names in words we know (learner_rules.py)."""
     words = _words(failure)
     for rule in RULES:
-        found = rule.pattern.search(words)
-        if found is not None:
-            lesson = _prepare(request, profile, notes, rule.what, **rule.fields(found, profile, request))
+        match = rule.pattern.search(words)
+        if match is not None:
+            lesson = _prepare(request, profile, notes, rule.what, **rule.fields(match, profile, request))
             if lesson is not None:
                 return lesson
     return None

@@ -52,11 +52,11 @@ def read_currency(text: str) -> str:
 @lru_cache(maxsize=1024)
 def read_budget(text: str) -> Budget:
     """`20 USD/month`; a ValueError says what is wrong."""
-    found = _BUDGET.fullmatch(text)
-    if found is None or found[3] not in PERIODS:
+    match = _BUDGET.fullmatch(text)
+    if match is None or match[3] not in PERIODS:
         raise ValueError(f"expected a budget like '20 USD/month' ({', '.join(PERIODS)}), found {text[:50]!r}")
-    micros = read_micros(found[1].replace("_", ""))
-    return Budget(micros=micros, currency=read_currency(found[2]), period=cast(Period, found[3]))
+    micros = read_micros(match[1].replace("_", ""))
+    return Budget(micros=micros, currency=read_currency(match[2]), period=cast(Period, match[3]))
 
 
 @lru_cache(1024)
@@ -100,10 +100,10 @@ def _make_period(period: Period, now: float) -> tuple[int, int]:
 
 def read_duration_s(text: str) -> int:
     """`90d`, `12h` or `30m` in seconds. Any other text raises ValueError."""
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
         raise ValueError(f"expected a time like 90d, 12h or 30m, found {text[:50]!r}")
-    return int(found[1]) * _SECONDS[found[2]]
+    return int(match[1]) * _SECONDS[match[2]]
 
 
 def write_time(at: float) -> str:

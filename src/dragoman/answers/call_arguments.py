@@ -104,10 +104,10 @@ class CallText:
             if self._escaped:
                 self._escaped, place = False, place + 1
                 continue
-            found = (_IN_STRING if self._in_string else _MARK).search(text, place)
-            if found is None:
+            match = (_IN_STRING if self._in_string else _MARK).search(text, place)
+            if match is None:
                 return size
-            mark, place = found[0], found.end()
+            mark, place = match[0], match.end()
             if mark == '"':
                 self._in_string = not self._in_string
             elif mark not in _BRACKETS and mark != "\\":

@@ -217,8 +217,8 @@ def read_picture(picture: Picture) -> Image:
         return picture
     if isinstance(picture, str) and picture.startswith(("http://", "https://")):
         return Image(url=picture)
-    if isinstance(picture, str) and (found := _DATA_URL.fullmatch(picture)):
-        return Image(data=found["data"], media_type=found["type"])
+    if isinstance(picture, str) and (match := _DATA_URL.fullmatch(picture)):
+        return Image(data=match["data"], media_type=match["type"])
     data = picture if isinstance(picture, bytes) else _read(picture)
     kind = sniff_media_type(data)
     if kind is None or not kind.startswith("image/"):

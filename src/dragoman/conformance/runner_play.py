@@ -397,9 +397,9 @@ class Player:
     def _look_for_lost_pictures(self, exchange: WireExchange) -> None:
         """A gateway of ours says in a header when it replaced a picture by a line of text."""
         header = exchange.headers.get("x-dragoman-notes", "")
-        if self._shows_pictures() and (found := _LEFT_OUT.search(header)):
+        if self._shows_pictures() and (match := _LEFT_OUT.search(header)):
             self.done.exchanges.append(exchange)
-            raise Skipped(f"the gateway left the picture out: {found.group(0)}")
+            raise Skipped(f"the gateway left the picture out: {match.group(0)}")
 
     def _is_spent(self, exchange: WireExchange) -> bool:
         """No credit is left: waiting does not help."""

@@ -288,9 +288,9 @@ def _recall_fact(request: Request, question: str) -> str | None:
     texts = find_texts(request.messages, "user", "system")
     earlier = [text[:MAX_READ_CHARS] for text in texts if text.strip() != question]
     for ask_pattern, fact_pattern in ((ASK_FACT, _FACT), (_ASK_FACT_KOREAN, _FACT_KOREAN)):
-        found = ask_pattern.search(question)
-        if found:
-            what = next(word for word in found.groups() if word).strip().lower()
+        match = ask_pattern.search(question)
+        if match:
+            what = next(word for word in match.groups() if word).strip().lower()
             for text in reversed(earlier):
                 for known in fact_pattern.finditer(text):
                     if known["what"].strip().lower() == what:

@@ -103,10 +103,10 @@ def strip_tags(text: str, max_chars: int) -> str:
 def find_schema(texts: Iterable[str]) -> JsonObject | None:
     """The JSON Schema that the answer must match, if it is asked for in the words of passes/emulate.py."""
     for text in texts:
-        found = _SCHEMA.search(text)
-        if found is not None:
+        match = _SCHEMA.search(text)
+        if match is not None:
             try:
-                return load_object(JsonText().feed(text[found.end() :]))
+                return load_object(JsonText().feed(text[match.end() :]))
             except DecodeError:
                 continue
     return None

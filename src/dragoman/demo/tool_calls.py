@@ -78,9 +78,9 @@ def _find_name(name: str, question: str) -> int | None:
     """Where the question names a tool, as it is written or in plain words: get_weather, "get weather"."""
     spaced = re.sub(r"[_\-.]+|(?<=[a-z])(?=[A-Z])", " ", name)
     for spelling in (name, spaced):
-        found = re.search(rf"(?<!\w){re.escape(spelling)}(?!\w)", question, re.I)
-        if found:
-            return found.start()
+        match = re.search(rf"(?<!\w){re.escape(spelling)}(?!\w)", question, re.I)
+        if match:
+            return match.start()
     return None
 
 

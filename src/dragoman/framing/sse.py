@@ -186,10 +186,10 @@ class DeltaTemplate:
         self._misses += 1
         if self._misses % LEARN_EVERY_MISSES != 1 or block.count(key) != 1:
             return False
-        found = _STRING.match(block, block.index(key) + len(key))
-        if found is None or load_string(found[1]) != text:
+        match = _STRING.match(block, block.index(key) + len(key))
+        if match is None or load_string(match[1]) != text:
             return False
-        start, end = found.span(1)
+        start, end = match.span(1)
         self._head, self._tail = block[: start + 1], block[end - 1 :]
         self._text_start, self._text_end = start, 1 - len(self._tail)  # both include the quotes
         self._end = self._tail + b"\n\n"

@@ -84,11 +84,11 @@ def remember_head(data: bytes, exchange: ClientExchange, most_bytes: int) -> Kno
         return None
     if not exchange.keep or http.repeated or not _UNUSUAL.isdisjoint(http.headers):
         return None
-    found = _SIZE.search(data, 0, cut)
-    if found is None or int(found[1]) != exchange.length:
+    match = _SIZE.search(data, 0, cut)
+    if match is None or int(match[1]) != exchange.length:
         return None
     headers = {name: value for name, value in http.headers.items() if name != "content-length"}
-    before, after = data[: found.start(1)], data[found.end(1) : cut]
+    before, after = data[: match.start(1)], data[match.end(1) : cut]
     return KnownHead(before, after, http.method, http.path, http.query, headers, http.facts)
 
 

@@ -245,8 +245,8 @@ class CallBuffer:
 
 def _find_possible_call(text: str) -> int:
     """Where a call may start: at a brace, a fence, a tag, or the first characters of one."""
-    found = _POSSIBLE_CALL.search(text)
-    return found.start() if found else len(text)
+    match = _POSSIBLE_CALL.search(text)
+    return match.start() if match else len(text)
 
 
 def _count_harmless_chars(buffer: str) -> int:

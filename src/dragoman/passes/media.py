@@ -152,10 +152,10 @@ _DATA_URL = re.compile(r"data:([^;,]*)((?:;[^;,]*)*?)(;base64)?,(.*)", re.DOTALL
 
 def _with_data_of_url(part: Media, at: At, notes: Notes) -> Media:
     """The data of a data URL that its decoder did not read: the URL has parameters, or no base64."""
-    found = _DATA_URL.fullmatch(part.url or "")
-    if found is None:
+    match = _DATA_URL.fullmatch(part.url or "")
+    if match is None:
         return part
-    media_type, parameters, coded, data = found.groups()
+    media_type, parameters, coded, data = match.groups()
     if coded is None:
         data = base64.b64encode(unquote_to_bytes(data)).decode("ascii")
     if parameters:

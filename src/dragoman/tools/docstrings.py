@@ -122,15 +122,15 @@ def _take_rst_fields(lines: list[str]) -> tuple[list[str], Docstring]:
     returns = ""
     field = ""
     for line in lines:
-        found = _RST_FIELD.fullmatch(line)
-        if found and found["field"] in (*_RST_ARGUMENT_FIELDS, "return", "returns", "type", "rtype", "raises", "raise"):
-            words = found["words"].split()
+        match = _RST_FIELD.fullmatch(line)
+        if match and match["field"] in (*_RST_ARGUMENT_FIELDS, "return", "returns", "type", "rtype", "raises", "raise"):
+            words = match["words"].split()
             field = ""
-            if found["field"] in _RST_ARGUMENT_FIELDS and words:
+            if match["field"] in _RST_ARGUMENT_FIELDS and words:
                 field = words[-1]  # `:param int x: text` has the type before the name
-                arguments[field] = found["text"].strip()
-            elif found["field"] in ("return", "returns"):
-                returns, field = found["text"].strip(), ":"
+                arguments[field] = match["text"].strip()
+            elif match["field"] in ("return", "returns"):
+                returns, field = match["text"].strip(), ":"
             else:
                 field = "~"
         elif field and line.strip() and line[:1].isspace():

@@ -216,8 +216,8 @@ def read_duration(text: str) -> float | None:
 
 def read_words(message: str) -> float | None:
     """From the message. Google: "Please retry in 47.43s."; OpenAI: "Please try again in 6m0s." """
-    found = _WORDS.search(message)
-    return read_duration(found[1]) if found is not None else None
+    match = _WORDS.search(message)
+    return read_duration(match[1]) if match is not None else None
 
 
 def _number(text: str) -> float | None:

@@ -260,7 +260,7 @@ def _other_date(routes: Routes, name: str) -> str | None:
     if dated is not None and routes.serving(dated[1]):
         return dated[1]
     every = {model for upstream in routes.upstreams for model in routes.models_of(upstream) if model.startswith(name)}
-    return max((model for model in every if (found := _DATE.fullmatch(model)) and found[1] == name), default=None)
+    return max((model for model in every if (match := _DATE.fullmatch(model)) and match[1] == name), default=None)
 
 
 def _by_prefix(routes: Routes, name: str) -> list[Upstream]:

@@ -65,16 +65,16 @@ def _read_path(path: object) -> list[str | int]:
     steps: list[str | int] = []
     place = 1
     while place < len(path):
-        found = _STEP.match(path, place)
-        if found is None:
+        match = _STEP.match(path, place)
+        if match is None:
             raise DecodeError(f"not a JSON path we read: {path}", "partialArgs", "jsonPath")
-        name, number, single, double = found.groups()
+        name, number, single, double = match.groups()
         quoted = single if single is not None else double
         if number is not None:
             steps.append(int(number))
         else:
             steps.append(name if name is not None else re.sub(r"\\(.)", r"\1", quoted))
-        place = found.end()
+        place = match.end()
     if not steps or len(steps) > MAX_DEPTH:
         raise DecodeError("a JSON path that leads nowhere", "partialArgs", "jsonPath")
     return steps

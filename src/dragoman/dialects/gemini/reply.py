@@ -77,14 +77,14 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\
 
 def read_time(text: str) -> float | None:
     """Read an RFC 3339 time with every digit of its fraction."""
-    found = _TIME.fullmatch(text)
-    if found is None:
+    match = _TIME.fullmatch(text)
+    if match is None:
         return None
     try:
-        whole = int(datetime.fromisoformat(found[1] + found[3].upper()).timestamp())
+        whole = int(datetime.fromisoformat(match[1] + match[3].upper()).timestamp())
     except ValueError:
         return None
-    return float(f"{whole}{found[2] or ''}")
+    return float(f"{whole}{match[2] or ''}")
 
 
 def write_time(seconds: float) -> str:

@@ -454,8 +454,8 @@ def read_program(agent: str) -> str:
 
 @lru_cache(256)
 def _read_program(agent: str) -> str:
-    found = _PROGRAM.match(agent)
-    return found[0] if found else ""
+    match = _PROGRAM.match(agent)
+    return match[0] if match else ""
 
 
 def tell_webhook(url: str, passed: Sequence[Passed]) -> None:

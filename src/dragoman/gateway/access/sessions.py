@@ -32,10 +32,10 @@ class Sessions:
     def find(self, cookies: str, find_digests: Callable[[str], Iterable[str]]) -> str | None:
         """The id of the key that opened a session; None without a good one. `find_digests`: of the secrets of a key
         that are good now, by its id."""
-        found = _VALUE.search(cookies)
-        if found is None:
+        match = _VALUE.search(cookies)
+        if match is None:
             return None
-        words, _, mac = found[1].rpartition(".")
+        words, _, mac = match[1].rpartition(".")
         key_id, _, until = words.rpartition(".")
         good = any(hmac.compare_digest(mac.encode(), self._mac(words, one).encode()) for one in find_digests(key_id))
         return key_id if good and until.isdecimal() and self._wall() < int(until) else None

@@ -164,8 +164,8 @@ class ConfigBook:
 
 def _line_in(why: str) -> int | None:
     """The reader of TOML says `(at line 3, column 5)`."""
-    found = re.search(r"line (\d+)", why)
-    return int(found[1]) if found else None
+    match = re.search(r"line (\d+)", why)
+    return int(match[1]) if match else None
 
 
 def digest_text(text: str) -> str:

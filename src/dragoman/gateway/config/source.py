@@ -76,10 +76,10 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _line_of(error: ValueError, text: str) -> int | None:
     if isinstance(error, json.JSONDecodeError):
         return error.lineno
-    found = _LINE.search(str(error))
-    if found is None:
+    match = _LINE.search(str(error))
+    if match is None:
         return None
-    return int(found[1]) if found[1] else text.rstrip().count("\n") + 1
+    return int(match[1]) if match[1] else text.rstrip().count("\n") + 1
 
 
 def find_line(text: str, key: str) -> int | None:
@@ -104,11 +104,11 @@ def _find_table(lines: list[str], words: list[str], number: int) -> tuple[int, i
     """The line of the innermost table of TOML that a key stands in, and how many words of the key it says."""
     at, known, entries = 0, 0, 0
     for i, line in enumerate(lines):
-        found = _TABLE.match(line)
-        names = [name.strip(" \t\"'") for name in found[2].split(".")] if found else []
-        if found is None or names != words[: len(names)] or len(names) < known:
+        match = _TABLE.match(line)
+        names = [name.strip(" \t\"'") for name in match[2].split(".")] if match else []
+        if match is None or names != words[: len(names)] or len(names) < known:
             continue
-        if found[1] == "[[":
+        if match[1] == "[[":
             entries += 1
             if entries != number + 1:
                 continue

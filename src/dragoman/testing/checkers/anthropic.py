@@ -42,24 +42,24 @@ def _is(model: str, patterns: tuple[str, ...]) -> bool:
 def check_anthropic(body: dict[str, Any]) -> Complaints:
     cloud = "anthropic_version" in body  # Vertex and Bedrock: the body has the version, the path has the model
     known = _TOP | {"anthropic_version", "anthropic_beta"} if cloud else _TOP
-    found: Complaints = [f"{key}: Extra inputs are not permitted" for key in body if key not in known]
+    complaints: Complaints = [f"{key}: Extra inputs are not permitted" for key in body if key not in known]
     required = ("max_tokens", "messages") if cloud else ("model", "max_tokens", "messages")
-    found += [f"{key}: Field required" for key in required if key not in body]
+    complaints += [f"{key}: Field required" for key in required if key not in body]
     model = str(body.get("model", ""))
     turns = _merged(body.get("messages"))
-    found += _check_turns(turns, model)
-    found += _check_pairs(turns, whole=body.get("thread") is None)
-    found += _check_blocks(turns)
-    found += _check_pictures(turns)
-    found += _check_tools(body)
-    found += _check_thinking(body, model, turns)
-    found += _check_parameters(body, model)
-    found += _check_output(body)
-    found += _check_marks(body, turns)
+    complaints += _check_turns(turns, model)
+    complaints += _check_pairs(turns, whole=body.get("thread") is None)
+    complaints += _check_blocks(turns)
+    complaints += _check_pictures(turns)
+    complaints += _check_tools(body)
+    complaints += _check_thinking(body, model, turns)
+    complaints += _check_parameters(body, model)
+    complaints += _check_output(body)
+    complaints += _check_marks(body, turns)
     for i, block in enumerate(blocks(body.get("system"))):
         if block.get("type") == "text" and not str(block.get("text", "")).strip():
-            found.append(f"system.{i}: text content blocks must contain non-whitespace text")
-    return found
+            complaints.append(f"system.{i}: text content blocks must contain non-whitespace text")
+    return complaints
 
 
 def _merged(messages: object) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -77,38 +77,38 @@ def _merged(messages: object) -> list[tuple[str, list[dict[str, Any]]]]:
 def _check_turns(turns: list[tuple[str, list[dict[str, Any]]]], model: str) -> Complaints:
     if not turns:
         return ["messages: at least one message is required"]
-    found: Complaints = []
+    complaints: Complaints = []
     if turns[0][0] == "system":
-        found.append("messages.0: use the top-level 'system' parameter for the initial system prompt")
+        complaints.append("messages.0: use the top-level 'system' parameter for the initial system prompt")
     elif turns[0][0] != "user" and not _is(model, ("claude-haiku-4-5*",)):  # recorded: Haiku 4.5 takes it
-        found.append('messages: first message must use the "user" role')
+        complaints.append('messages: first message must use the "user" role')
     for i, (role, content) in enumerate(turns):
         if role not in ("user", "assistant", "system"):
-            found.append(f"messages.{i}.role: Input should be 'user' or 'assistant'")
+            complaints.append(f"messages.{i}.role: Input should be 'user' or 'assistant'")
         if not content:
-            found.append(f"messages.{i}: all messages must have non-empty content")
+            complaints.append(f"messages.{i}: all messages must have non-empty content")
         if role == "system" and i:
             if _is(model, (*_OLD, "claude-*-4-6*", "claude-*-4-7*")):
-                found.append("role 'system' is not supported on this model")
+                complaints.append("role 'system' is not supported on this model")
             before, after = turns[i - 1], turns[i + 1] if i + 1 < len(turns) else None
             if before[0] != "user" and not str(before[1][-1].get("type", "")).endswith("_tool_result"):
-                found.append(f"messages.{i}: system messages must follow a user turn")
+                complaints.append(f"messages.{i}: system messages must follow a user turn")
             if after is not None and after[0] != "assistant":
-                found.append(f"messages.{i}: system messages must come before an assistant turn")
+                complaints.append(f"messages.{i}: system messages must come before an assistant turn")
     role, content = turns[-1]
     if role == "assistant" and content:
         last = content[-1]
         server = str(last.get("type", "")).startswith("server_tool") or str(last.get("type")).endswith("_tool_result")
         if not _is(model, _OLD) and not server:
-            found.append("This model does not support assistant message prefill.")
+            complaints.append("This model does not support assistant message prefill.")
         elif last.get("type") == "text" and str(last["text"]) != str(last["text"]).rstrip():
-            found.append("messages: final assistant content cannot end with trailing whitespace")
-    return found
+            complaints.append("messages: final assistant content cannot end with trailing whitespace")
+    return complaints
 
 
 def _check_pairs(turns: list[tuple[str, list[dict[str, Any]]]], *, whole: bool) -> Complaints:
     """`whole`: the request has the whole conversation. Else its first turn may answer calls that the server keeps."""
-    found: Complaints = []
+    complaints: Complaints = []
     ids: list[str] = []
     for i, (role, content) in enumerate(turns):
         calls = [str(b.get("id")) for b in content if b.get("type") == "tool_use"]
@@ -119,7 +119,7 @@ def _check_pairs(turns: list[tuple[str, list[dict[str, Any]]]], *, whole: bool) 
                 answered = []
             missing = [call for call in calls if call not in answered]
             if missing:
-                found.append(
+                complaints.append(
                     f"messages.{i}: `tool_use` ids were found without `tool_result` blocks immediately after: "
                     f"{', '.join(missing)}."
                 )
@@ -127,28 +127,28 @@ def _check_pairs(turns: list[tuple[str, list[dict[str, Any]]]], *, whole: bool) 
         given = [str(b.get("tool_use_id")) for b in content if b.get("type") == "tool_result"]
         for call in given if i or whole else ():
             if call not in before:
-                found.append(f"messages.{i}: unexpected `tool_use_id` found in `tool_result` blocks: {call}.")
+                complaints.append(f"messages.{i}: unexpected `tool_use_id` found in `tool_result` blocks: {call}.")
         for call in repeated(given):
-            found.append(f"messages.{i}: each tool_use must have a single result. Found multiple for {call}")
+            complaints.append(f"messages.{i}: each tool_use must have a single result. Found multiple for {call}")
         kinds = [b.get("type") for b in content]
         if "tool_result" in kinds and any(k != "tool_result" for k in kinds[: len(given)]):
-            found.append(f"messages.{i}: `tool_result` blocks must come first in the user message")
-    return found + [f"messages: `tool_use` ids must be unique: {call}" for call in repeated(ids)]
+            complaints.append(f"messages.{i}: `tool_result` blocks must come first in the user message")
+    return complaints + [f"messages: `tool_use` ids must be unique: {call}" for call in repeated(ids)]
 
 
 def _check_blocks(turns: list[tuple[str, list[dict[str, Any]]]]) -> Complaints:
-    found: Complaints = []
+    complaints: Complaints = []
     for i, (role, content) in enumerate(turns):
         for j, block in enumerate(content):
             at = f"messages.{i}.content.{j}"
-            found += _check_block(block, role, at)
+            complaints += _check_block(block, role, at)
             if block.get("type") == "tool_result":
                 inner = block.get("content")
                 for k, piece in enumerate(objects(inner)):
-                    found += _check_block(piece, "user", f"{at}.content.{k}")
+                    complaints += _check_block(piece, "user", f"{at}.content.{k}")
         if role == "assistant" and content and content[-1].get("type") in ("thinking", "redacted_thinking"):
-            found.append(f"messages.{i}: The final block in an assistant message cannot be `thinking`.")
-    return found
+            complaints.append(f"messages.{i}: The final block in an assistant message cannot be `thinking`.")
+    return complaints
 
 
 def _check_block(block: dict[str, Any], role: str, at: str) -> Complaints:
@@ -206,64 +206,66 @@ def _check_pictures(turns: list[tuple[str, list[dict[str, Any]]]]) -> Complaints
 
 
 def _check_tools(body: dict[str, Any]) -> Complaints:
-    found: Complaints = []
+    complaints: Complaints = []
     tools = objects(body.get("tools"))
     for i, tool in enumerate(tools):
         if tool.get("type") not in (None, "custom"):
             continue
         at = f"tools.{i}.custom"
         if not matches(r"[a-zA-Z0-9_-]{1,128}", tool.get("name")):
-            found.append(f"{at}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
+            complaints.append(f"{at}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
         schema = tool.get("input_schema")
         if not isinstance(schema, dict) or schema.get("type") != "object":
-            found.append(f"{at}.input_schema.type: Input should be 'object'")
+            complaints.append(f"{at}.input_schema.type: Input should be 'object'")
             continue
         if schema.keys() & {"oneOf", "allOf", "anyOf"}:
-            found.append(f"{at}.input_schema: does not support oneOf, allOf, or anyOf at the top level")
+            complaints.append(f"{at}.input_schema: does not support oneOf, allOf, or anyOf at the top level")
         for name in schema.get("properties") or {}:
             if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", name):
-                found.append(f"{at}.input_schema.properties: Property keys should match '^[a-zA-Z0-9_.-]{{1,64}}$'")
+                complaints.append(
+                    f"{at}.input_schema.properties: Property keys should match '^[a-zA-Z0-9_.-]{{1,64}}$'"
+                )
         if tool.get("strict") and schema.get("additionalProperties") is not False:
-            found.append(
+            complaints.append(
                 f"{at}.input_schema: For 'object' type, 'additionalProperties' must be explicitly set to false"
             )
     for name in repeated([str(tool.get("name")) for tool in tools]):
-        found.append(f"tools: Tool names must be unique: {name}")
+        complaints.append(f"tools: Tool names must be unique: {name}")
     choice = body.get("tool_choice") or {}
     if choice and not tools:
-        found.append("tool_choice: may only be specified while providing tools")
+        complaints.append("tool_choice: may only be specified while providing tools")
     if choice.get("type") == "none" and "disable_parallel_tool_use" in choice:
-        found.append("tool_choice.none.disable_parallel_tool_use: Extra inputs are not permitted")
-    return found
+        complaints.append("tool_choice.none.disable_parallel_tool_use: Extra inputs are not permitted")
+    return complaints
 
 
 def _check_thinking(body: dict[str, Any], model: str, turns: list[tuple[str, list[dict[str, Any]]]]) -> Complaints:
     thinking = body.get("thinking") or {}
     kind = thinking.get("type")
     effort = (body.get("output_config") or {}).get("effort")
-    found: Complaints = []
+    complaints: Complaints = []
     if effort is not None and effort not in _EFFORTS:
-        found.append(f"output_config.effort: Input should be {', '.join(_EFFORTS)}")
+        complaints.append(f"output_config.effort: Input should be {', '.join(_EFFORTS)}")
     if kind == "enabled":
         budget = thinking.get("budget_tokens")
         if _is(model, _ADAPTIVE_ONLY):
-            found.append('"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive"')
+            complaints.append('"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive"')
         if not isinstance(budget, int) or budget < 1024:
-            found.append("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
+            complaints.append("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
         elif budget >= body.get("max_tokens", 0):
-            found.append("`max_tokens` must be greater than `thinking.budget_tokens`.")
-        found += _check_loop(turns)
+            complaints.append("`max_tokens` must be greater than `thinking.budget_tokens`.")
+        complaints += _check_loop(turns)
     if kind == "adaptive" and _is(model, _OLD):
-        found.append("adaptive thinking is not supported on this model")
+        complaints.append("adaptive thinking is not supported on this model")
     forced = (body.get("tool_choice") or {}).get("type") in ("any", "tool")
     if forced and kind in ("enabled", "adaptive"):
-        found.append("Thinking may not be enabled when tool_choice forces tool use.")
+        complaints.append("Thinking may not be enabled when tool_choice forces tool use.")
     if forced and _is(model, _NO_FORCING):
-        found.append("tool_choice: forced tool use is not supported on this model")
+        complaints.append("tool_choice: forced tool use is not supported on this model")
     edits = objects((body.get("context_management") or {}).get("edits"))
     if kind == "disabled" and any(str(e.get("type")).startswith("clear_thinking") for e in edits):
-        found.append("clear_thinking_20251015 strategy requires thinking to be enabled or adaptive")
-    return found
+        complaints.append("clear_thinking_20251015 strategy requires thinking to be enabled or adaptive")
+    return complaints
 
 
 def _check_loop(turns: list[tuple[str, list[dict[str, Any]]]]) -> Complaints:
@@ -280,50 +282,50 @@ def _check_loop(turns: list[tuple[str, list[dict[str, Any]]]]) -> Complaints:
 
 
 def _check_parameters(body: dict[str, Any], model: str) -> Complaints:
-    found: Complaints = []
+    complaints: Complaints = []
     on = (body.get("thinking") or {}).get("type") in ("enabled", "adaptive")
     temperature = body.get("temperature")
-    found += [
+    complaints += [
         f"metadata.{key}: Extra inputs are not permitted" for key in body.get("metadata") or () if key != "user_id"
     ]
     if temperature is not None and not 0 <= temperature <= 1:
-        found.append("temperature: range: 0..1")
+        complaints.append("temperature: range: 0..1")
     if on and temperature not in (None, 1):
-        found.append("`temperature` may only be set to 1 when thinking is enabled.")
+        complaints.append("`temperature` may only be set to 1 when thinking is enabled.")
     if on and body.get("top_k") is not None:
-        found.append("`top_k` must be unset when thinking is enabled.")
+        complaints.append("`top_k` must be unset when thinking is enabled.")
     for key in ("temperature", "top_p", "top_k"):
         if body.get(key) is not None and _is(model, _ADAPTIVE_ONLY):
-            found.append(f"{key}: Extra inputs are not permitted")
+            complaints.append(f"{key}: Extra inputs are not permitted")
     for i, stop in enumerate(body.get("stop_sequences") or ()):
         if not str(stop).strip():
-            found.append(f"stop_sequences: each stop sequence must contain non-whitespace ({i})")
-    return found
+            complaints.append(f"stop_sequences: each stop sequence must contain non-whitespace ({i})")
+    return complaints
 
 
 def _check_output(body: dict[str, Any]) -> Complaints:
     """The schema of an answer: "For 'integer' type, property 'minimum' is not supported" (recorded)."""
     wanted = body.get("output_format") or (body.get("output_config") or {}).get("format") or {}
-    found: Complaints = []
+    complaints: Complaints = []
     for _, node in walk(wanted.get("schema")):
         kind = node.get("type")
         refused = [key for key in node if key in _NOT_IN_ANSWERS]
-        found += [f"output_format.schema: For '{kind}' type, property '{key}' is not supported" for key in refused]
-    return found
+        complaints += [f"output_format.schema: For '{kind}' type, property '{key}' is not supported" for key in refused]
+    return complaints
 
 
 def _check_marks(body: dict[str, Any], turns: list[tuple[str, list[dict[str, Any]]]]) -> Complaints:
-    found: Complaints = []
+    complaints: Complaints = []
     marks = _count_marks(body)
     if marks > 4:
-        found.append(f"A maximum of 4 blocks with cache_control may be provided. Found {marks}.")
+        complaints.append(f"A maximum of 4 blocks with cache_control may be provided. Found {marks}.")
     for tool in objects(body.get("tools")):
         if tool.get("defer_loading") and tool.get("cache_control"):
-            found.append("Tools with defer_loading cannot use prompt caching")
+            complaints.append("Tools with defer_loading cannot use prompt caching")
     content = [block for _, blocks_of_turn in turns for block in blocks_of_turn]
     for block in content:
         if any("cache_control" in inner for inner in objects(block.get("content"))):
-            found.append(
+            complaints.append(
                 "cache_control may not be specified within `tool_result.content`. Instead, place it directly on "
                 "`tool_result`"
             )
@@ -334,16 +336,16 @@ def _check_marks(body: dict[str, Any], turns: list[tuple[str, list[dict[str, Any
     ]
     if "5m" in ttls and "1h" in ttls[ttls.index("5m") :]:
         words = "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block."
-        found.append(f"messages: cache_control.ttl: {words}")
+        complaints.append(f"messages: cache_control.ttl: {words}")
     own = (body.get("cache_control") or {}).get("ttl", "5m")
     if body.get("cache_control") and content and isinstance(content[-1].get("cache_control"), dict):
         other = content[-1]["cache_control"].get("ttl", "5m")
         if other != own:
-            found.append(
+            complaints.append(
                 f"Top-level cache_control has ttl='{own}' but the target block already has cache_control with "
                 f"ttl='{other}'"
             )
-    return found
+    return complaints
 
 
 def _count_marks(value: object) -> int:

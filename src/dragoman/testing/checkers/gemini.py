@@ -45,29 +45,29 @@ def _to_camel(value: Any) -> Any:
 
 def check_gemini(body: dict[str, Any], model: str = "") -> Complaints:
     body = _to_camel(body)
-    found: Complaints = [
+    complaints: Complaints = [
         f'Invalid JSON payload received. Unknown name "{key}": Cannot find field.' for key in body if key not in _TOP
     ]
     config = body.get("generationConfig") or {}
-    found += [
+    complaints += [
         f"Unknown name \"{key}\" at 'generation_config': Cannot find field." for key in config if key not in _CONFIG
     ]
     contents = objects(body.get("contents"))
     if not contents:
-        found.append("* GenerateContentRequest.contents: contents is not specified")
-    found += _check_order(contents, model)
+        complaints.append("* GenerateContentRequest.contents: contents is not specified")
+    complaints += _check_order(contents, model)
     for i, content in enumerate(contents):
-        found += _check_content(content, i)
+        complaints += _check_content(content, i)
     if re.match(r"(models/)?gemini-[3-9]", model):
-        found += _check_signatures(contents)
+        complaints += _check_signatures(contents)
     if "responseSchema" in config and config.get("responseMimeType") in (None, "text/plain"):
-        found.append("generation_config.response_schema: requires response_mime_type application/json")
+        complaints.append("generation_config.response_schema: requires response_mime_type application/json")
     thinking = config.get("thinkingConfig") or {}
     if "thinkingLevel" in thinking and "thinkingBudget" in thinking:
-        found.append("You can only set only one of thinking budget and thinking level.")
+        complaints.append("You can only set only one of thinking budget and thinking level.")
     if "gemma" in model and body.get("systemInstruction"):
-        found.append(f"Developer instruction is not enabled for models/{model}")
-    return found + _check_tools(body)
+        complaints.append(f"Developer instruction is not enabled for models/{model}")
+    return complaints + _check_tools(body)
 
 
 def _parts(content: dict[str, Any]) -> list[dict[str, Any]]:
@@ -84,68 +84,68 @@ def _role(content: dict[str, Any]) -> object:
 
 
 def _check_order(contents: list[dict[str, Any]], model: str) -> Complaints:
-    found: Complaints = []
+    complaints: Complaints = []
     old = re.search(r"gemini-[12]", model) is not None
     for i, content in enumerate(contents):
         role, before = _role(content), contents[i - 1] if i else {}
         if role not in ("user", "model"):
-            found.append("Please use a valid role: user, model.")
+            complaints.append("Please use a valid role: user, model.")
         if _count(content, "functionCall") and (not i or _role(before) != "user"):
-            found.append(
+            complaints.append(
                 "Please ensure that function call turn comes immediately after a user turn or after a function "
                 "response turn."
             )
         answered, asked = _count(content, "functionResponse"), _count(before, "functionCall")
         if answered != asked and (answered or role == "user"):
-            found.append(
+            complaints.append(
                 "Please ensure that the number of function response parts is equal to the number of function call "
                 "parts of the function call turn."
             )
         if answered and answered != len(_parts(content)) and not old:
-            found.append("function response turn must hold only function responses")
+            complaints.append("function response turn must hold only function responses")
     if contents and _role(contents[0]) != "user":
-        found.append("Please ensure that multiturn requests begin with a user role.")
+        complaints.append("Please ensure that multiturn requests begin with a user role.")
     last = contents[-1] if contents else {}
     if last.get("role") == "model":
         if _count(last, "functionCall"):
-            found.append("Please ensure that function call turn is followed by a function response turn.")
+            complaints.append("Please ensure that function call turn is followed by a function response turn.")
         if not old:
-            found.append("Please ensure that multiturn requests end with a user role or a function response.")
-    return found
+            complaints.append("Please ensure that multiturn requests end with a user role or a function response.")
+    return complaints
 
 
 _REFUSED_PICTURES = ("image/gif", "image/bmp", "image/tiff")
 
 
 def _check_content(content: dict[str, Any], i: int) -> Complaints:
-    found: Complaints = []
+    complaints: Complaints = []
     parts = _parts(content)
     if not parts:
-        found.append(f"* GenerateContentRequest.contents[{i}].parts: contents.parts must not be empty.")
+        complaints.append(f"* GenerateContentRequest.contents[{i}].parts: contents.parts must not be empty.")
     for j, part in enumerate(parts):
         at = f"GenerateContentRequest.contents[{i}].parts[{j}]"
         if not part.keys() & _PARTS:
-            found.append(f"* {at}.data: required oneof field 'data' must have one initialized field")
+            complaints.append(f"* {at}.data: required oneof field 'data' must have one initialized field")
         kind = (part.get("inlineData") or {}).get("mimeType")
         if kind is not None and "/" not in str(kind):
-            found.append(f"Unsupported MIME type: {kind}")
+            complaints.append(f"Unsupported MIME type: {kind}")
         if part.get("text") == "" and _role(content) == "user":  # recorded: a model's turn may hold one
-            found.append(f"* {at}.text: must not be empty")
+            complaints.append(f"* {at}.text: must not be empty")
         kind = (part.get("inlineData") or {}).get("mimeType")
         if kind in _REFUSED_PICTURES:
-            found.append(f"Unsupported MIME type: {kind}")
+            complaints.append(f"Unsupported MIME type: {kind}")
         response, call = part.get("functionResponse"), part.get("functionCall")
         if isinstance(response, dict):
             if not response.get("name"):
-                found.append(f"* {at}.function_response.name: Name cannot be empty.")
+                complaints.append(f"* {at}.function_response.name: Name cannot be empty.")
             if not isinstance(response.get("response"), dict):
-                found.append(f"Invalid value at '{at}.function_response.response' (Struct)")
+                complaints.append(f"Invalid value at '{at}.function_response.response' (Struct)")
         if isinstance(call, dict):
             if not isinstance(call.get("args", {}), dict):
-                found.append(f"Invalid value at '{at}.function_call.args' (Struct)")
+                complaints.append(f"Invalid value at '{at}.function_call.args' (Struct)")
             if not matches(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}", call.get("name")):
-                found.append(f"* {at}.function_call.name: Invalid function name.")
-    return found
+                complaints.append(f"* {at}.function_call.name: Invalid function name.")
+    return complaints
 
 
 def _check_signatures(contents: list[dict[str, Any]]) -> Complaints:
@@ -160,7 +160,7 @@ def _check_signatures(contents: list[dict[str, Any]]) -> Complaints:
 
 
 def _check_tools(body: dict[str, Any]) -> Complaints:
-    found: Complaints = []
+    complaints: Complaints = []
     tools = body.get("tools")
     names: list[str] = []
     for tool in objects(tools):
@@ -168,42 +168,44 @@ def _check_tools(body: dict[str, Any]) -> Complaints:
             name = function.get("name")
             names.append(str(name))
             if not matches(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}", name):
-                found.append("Invalid function name. Must start with a letter or an underscore.")
+                complaints.append("Invalid function name. Must start with a letter or an underscore.")
             if "parameters" in function:
-                found += check_schema(function["parameters"])
+                complaints += check_schema(function["parameters"])
             schema = function.get("parametersJsonSchema")
             if schema is not None and (not isinstance(schema, dict) or schema.get("type") != "object"):
-                found.append("parameters_json_schema: schema must be of type object")
+                complaints.append("parameters_json_schema: schema must be of type object")
             for _, node in walk(schema):
                 for key in node.get("properties") or {}:
                     if not matches(r"[A-Za-z_][A-Za-z0-9_]{0,63}", key):
-                        found.append(f"properties: parameter name {key} must match ^[A-Za-z_][A-Za-z0-9_]{{0,63}}$")
-    return found + [f"Duplicate function declaration found: {name}" for name in repeated(names)]
+                        complaints.append(
+                            f"properties: parameter name {key} must match ^[A-Za-z_][A-Za-z0-9_]{{0,63}}$"
+                        )
+    return complaints + [f"Duplicate function declaration found: {name}" for name in repeated(names)]
 
 
 def check_schema(schema: object) -> Complaints:
     """Google's own Schema message, as in `parameters` and `responseSchema`."""
-    found: Complaints = []
+    complaints: Complaints = []
     for path, node in walk(schema):
         at = "".join(f".{step}" for step in path)
-        found += [
+        complaints += [
             f"Unknown name \"{key}\" at 'parameters{at}': Cannot find field." for key in node if key not in _SCHEMA
         ]
         kind = str(node.get("type", "")).lower()
         if isinstance(node.get("type"), list):
-            found.append(f"Proto field is not repeating, cannot start list. (parameters{at}.type)")
+            complaints.append(f"Proto field is not repeating, cannot start list. (parameters{at}.type)")
         if kind == "array" and "items" not in node:
-            found.append(f"* parameters{at}.items: missing field.")
+            complaints.append(f"* parameters{at}.items: missing field.")
         if kind == "object" and path and node.get("properties") == {}:  # recorded: at the root it is taken
-            found.append(f"* parameters{at}.properties: should be non-empty for OBJECT type")
+            complaints.append(f"* parameters{at}.properties: should be non-empty for OBJECT type")
         if kind != "array" and "items" in node:
-            found.append(f"* parameters{at}.items: field predicate failed: $type == Type.ARRAY")
+            complaints.append(f"* parameters{at}.items: field predicate failed: $type == Type.ARRAY")
         for name in node.get("required") or ():
             if name not in (node.get("properties") or {}):
-                found.append(f"* parameters{at}.required[0]: property is not defined")
+                complaints.append(f"* parameters{at}.required[0]: property is not defined")
         for value in node.get("enum") or ():
             if not isinstance(value, str) or not value:
-                found.append(f"* parameters{at}.enum[0]: cannot be empty (TYPE_STRING)")
+                complaints.append(f"* parameters{at}.enum[0]: cannot be empty (TYPE_STRING)")
         if kind == "string" and node.get("format") not in (None, "enum", "date-time"):
-            found.append(f"* parameters{at}.format: only 'enum' and 'date-time' are supported for STRING type")
-    return found
+            complaints.append(f"* parameters{at}.format: only 'enum' and 'date-time' are supported for STRING type")
+    return complaints

@@ -40,39 +40,39 @@ def _check_kimi(body: dict[str, Any], messages: list[ChatMessage]) -> Complaints
     model = str(body.get("model", ""))
     if not model.startswith("kimi-"):
         return []
-    found: Complaints = [
+    complaints: Complaints = [
         f"invalid {key}: only 1 is allowed for this model" for key in FIXED if body.get(key) not in (None, 1)
     ]
     thinking = (body.get("thinking") or {}).get("type")
     if thinking == "disabled" and any(fnmatchcase(model, pattern) for pattern in ("kimi-k3*", "kimi-k2.7-code*")):
-        found.append("thinking cannot be disabled for this model")
+        complaints.append("thinking cannot be disabled for this model")
     if thinking is not None and body.get("reasoning_effort") is not None:
-        found.append("cannot specify both 'thinking' and 'reasoning_effort'")
+        complaints.append("cannot specify both 'thinking' and 'reasoning_effort'")
     if thinking == "disabled":
-        return found
+        return complaints
     choice = body.get("tool_choice")
     if choice not in (None, "auto", "none"):
-        found.append(f"tool_choice '{choice}' is incompatible with thinking enabled")
+        complaints.append(f"tool_choice '{choice}' is incompatible with thinking enabled")
     for i, message in enumerate(messages):
         if objects(message.get("tool_calls")) and not message.get("reasoning_content"):
-            found.append(
+            complaints.append(
                 f"thinking is enabled but reasoning_content is missing in assistant tool call message at index {i}"
             )
-    return found
+    return complaints
 
 
 def _check_minimax(body: dict[str, Any], messages: list[ChatMessage]) -> Complaints:
-    found: Complaints = []
+    complaints: Complaints = []
     roles = [message.get("role") for message in messages]
     if "system" in roles[1:]:
-        found.append("invalid params, chat content has invalid message role: system (2013)")
+        complaints.append("invalid params, chat content has invalid message role: system (2013)")
     for call, text in _arguments(messages):
         if not _is_object(text):
-            found.append(f"invalid params, invalid function arguments json string, tool_call_id: {call} (2013)")
+            complaints.append(f"invalid params, invalid function arguments json string, tool_call_id: {call} (2013)")
     temperature = body.get("temperature")
     if temperature is not None and not 0 < temperature <= 1:
-        found.append("invalid params, temperature must be in (0, 1]")
-    return found
+        complaints.append("invalid params, temperature must be in (0, 1]")
+    return complaints
 
 
 def _check_xai(body: dict[str, Any], messages: list[ChatMessage]) -> Complaints:

@@ -44,25 +44,25 @@ _STRICT = frozenset(
 
 def check_openai_chat(body: dict[str, Any], server: str = "openai") -> Complaints:
     messages = objects(body.get("messages"))
-    found: Complaints = []
+    complaints: Complaints = []
     if not messages:
-        found.append("[] is too short - 'messages'")
-    found += _check_pairs(messages, server)
+        complaints.append("[] is too short - 'messages'")
+    complaints += _check_pairs(messages, server)
     for i, message in enumerate(messages):
-        found += _check_message(message, i, server, str(body.get("model", "")))
+        complaints += _check_message(message, i, server, str(body.get("model", "")))
     if server in _ALTERNATING:
-        found += _check_order(messages, server)
-    found += _check_tools(body, server)
-    found += _check_parameters(body, server)
+        complaints += _check_order(messages, server)
+    complaints += _check_tools(body, server)
+    complaints += _check_parameters(body, server)
     if server == "deepseek":
-        found += _check_deepseek(body, messages)
+        complaints += _check_deepseek(body, messages)
     if server == "litellm" and not body.get("tools") and any(message.get("tool_calls") for message in messages):
-        found.append("Bedrock doesn't support tool calling without `tools=` param specified.")  # FIELD-CASES 66
-    return found + check_maker(body, messages, server)
+        complaints.append("Bedrock doesn't support tool calling without `tools=` param specified.")  # FIELD-CASES 66
+    return complaints + check_maker(body, messages, server)
 
 
 def _check_pairs(messages: list[dict[str, Any]], server: str) -> Complaints:
-    found: Complaints = []
+    complaints: Complaints = []
     pending: list[str] = []
     for i, message in enumerate(messages):
         if message.get("role") == "tool":
@@ -70,7 +70,7 @@ def _check_pairs(messages: list[dict[str, Any]], server: str) -> Complaints:
             if call is None and server == "zai" and pending:  # it takes the next call's result so (recorded)
                 del pending[0]
             elif call not in pending:
-                found.append(
+                complaints.append(
                     "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with "
                     f"'tool_calls'. ({i})"
                 )
@@ -78,11 +78,11 @@ def _check_pairs(messages: list[dict[str, Any]], server: str) -> Complaints:
                 pending.remove(call)
             continue
         if pending:
-            found.append(_unanswered(pending))
+            complaints.append(_unanswered(pending))
         pending = [str(call.get("id")) for call in objects(message.get("tool_calls"))]
         if repeated(pending):
-            found.append(f"messages.[{i}].tool_calls: duplicate ids {repeated(pending)}")
-    return found + ([_unanswered(pending)] if pending else [])
+            complaints.append(f"messages.[{i}].tool_calls: duplicate ids {repeated(pending)}")
+    return complaints + ([_unanswered(pending)] if pending else [])
 
 
 def _unanswered(ids: list[str]) -> str:
@@ -94,51 +94,51 @@ def _unanswered(ids: list[str]) -> str:
 
 def _check_message(message: dict[str, Any], i: int, server: str, model: str = "") -> Complaints:
     role, content = message.get("role"), message.get("content")
-    found: Complaints = []
+    complaints: Complaints = []
     if role not in ("system", "developer", "user", "assistant", "tool", "function"):
-        found.append(
+        complaints.append(
             f"Invalid value: '{role}'. Supported values are: 'system', 'assistant', 'user', 'function', 'tool'"
         )
     if role in ("developer", "system") and server == "openai" and model.startswith(("o1-mini", "o1-preview")):
-        found.append(f"Unsupported value: 'messages[{i}].role' does not support '{role}' with this model.")
+        complaints.append(f"Unsupported value: 'messages[{i}].role' does not support '{role}' with this model.")
     if role == "developer" and server in _NO_DEVELOPER:
-        found.append("unknown variant `developer`, expected one of `system`, `user`, `assistant`, `tool`")
+        complaints.append("unknown variant `developer`, expected one of `system`, `user`, `assistant`, `tool`")
     if (content == [] and not objects(message.get("tool_calls"))) or (content is None and role != "assistant"):
-        found.append(f"Invalid value for 'content': expected a string, got null. (messages[{i}])")
+        complaints.append(f"Invalid value for 'content': expected a string, got null. (messages[{i}])")
     calls = objects(message.get("tool_calls"))
     if (
         role == "assistant"
         and content is None
         and not (calls or {"audio", "refusal", "function_call"} & message.keys())
     ):
-        found.append(f"messages[{i}]: assistant message must have content or tool_calls")
+        complaints.append(f"messages[{i}]: assistant message must have content or tool_calls")
     if message.get("tool_calls") is not None and not calls and server != "mistral":
-        found.append(f"[] is too short - 'messages.{i}.tool_calls'")
+        complaints.append(f"[] is too short - 'messages.{i}.tool_calls'")
     for call in calls:
-        found += _check_call(call, i, server)
+        complaints += _check_call(call, i, server)
     for part in objects(content):
-        found += _check_part(part, i, str(role), server)
+        complaints += _check_part(part, i, str(role), server)
     if server in ("groq", "mistral") and ({"reasoning_content", "reasoning"} & message.keys()):
-        found.append(f"'messages.{i}' : for 'role:assistant' property 'reasoning_content' is unsupported")
+        complaints.append(f"'messages.{i}' : for 'role:assistant' property 'reasoning_content' is unsupported")
     if server in ("openai", "azure") and "reasoning_content" in message:
-        found.append(f"Unknown parameter: 'messages[{i}].reasoning_content'.")
+        complaints.append(f"Unknown parameter: 'messages[{i}].reasoning_content'.")
     if server == "cerebras" and "reasoning_content" in message:
-        found.append("body.messages.assistant.reasoning_content: property is unsupported")
-    return found
+        complaints.append("body.messages.assistant.reasoning_content: property is unsupported")
+    return complaints
 
 
 def _check_call(call: dict[str, Any], i: int, server: str) -> Complaints:
-    found: Complaints = []
+    complaints: Complaints = []
     function = call.get("function") or call.get("custom") or {}
     if not matches(r"[a-zA-Z0-9_-]{1,64}", function.get("name")):
-        found.append(f"Invalid 'messages[{i}].tool_calls[0].function.name': string does not match pattern")
+        complaints.append(f"Invalid 'messages[{i}].tool_calls[0].function.name': string does not match pattern")
     if len(str(call.get("id"))) > 64:
-        found.append(f"Invalid 'messages[{i}].tool_calls[0].id': string too long")
+        complaints.append(f"Invalid 'messages[{i}].tool_calls[0].id': string too long")
     if server == "mistral" and not matches(r"[a-zA-Z0-9]{9}", call.get("id")):
-        found.append(f"Tool call id was {call.get('id')} but must be a-z, A-Z, 0-9, with a length of 9.")
+        complaints.append(f"Tool call id was {call.get('id')} but must be a-z, A-Z, 0-9, with a length of 9.")
     if server == "moonshot" and not matches(r"[a-zA-Z].*", function.get("name")):
-        found.append("Invalid request: function name is invalid, must start with a letter")
-    return found
+        complaints.append("Invalid request: function name is invalid, must start with a letter")
+    return complaints
 
 
 def _check_part(part: dict[str, Any], i: int, role: str, server: str) -> Complaints:
@@ -166,25 +166,27 @@ def _check_part(part: dict[str, Any], i: int, role: str, server: str) -> Complai
 
 
 def _check_order(messages: list[dict[str, Any]], server: str) -> Complaints:
-    found: Complaints = []
+    complaints: Complaints = []
     roles = [str(message.get("role")) for message in messages]
     for i, role in enumerate(roles):
         if role == "system" and i:
-            found.append("System message must be at the beginning.")
+            complaints.append("System message must be at the beginning.")
         if i and role == roles[i - 1] and role in ("user", "assistant"):
-            found.append("After the optional system message, conversation roles must alternate user/assistant/...")
+            complaints.append("After the optional system message, conversation roles must alternate user/assistant/...")
     if server == "mistral" and ("tool", "user") in pairwise(roles):
-        found.append("Unexpected role 'user' after role 'tool'")  # code 3230
+        complaints.append("Unexpected role 'user' after role 'tool'")  # code 3230
     if server == "mistral" and roles and roles[-1] == "assistant":
-        found.append("Expected last role User or Tool (or Assistant with prefix True) for serving but got assistant")
-    return found
+        complaints.append(
+            "Expected last role User or Tool (or Assistant with prefix True) for serving but got assistant"
+        )
+    return complaints
 
 
 def _check_tools(body: dict[str, Any], server: str) -> Complaints:
-    found: Complaints = []
+    complaints: Complaints = []
     tools = objects(body.get("tools"))
     if body.get("tools") is not None and not tools:
-        found.append("[] is too short - 'tools'")
+        complaints.append("[] is too short - 'tools'")
     names: list[str] = []
     for tool in tools:
         if tool.get("type") not in ("function", "custom") and server == "openrouter":
@@ -193,20 +195,20 @@ def _check_tools(body: dict[str, Any], server: str) -> Complaints:
         name = function.get("name")
         names.append(str(name))
         if not matches(r"[a-zA-Z0-9_-]{1,64}", name):
-            found.append("Invalid 'tools[0].function.name': string does not match pattern '^[a-zA-Z0-9_-]+$'")
+            complaints.append("Invalid 'tools[0].function.name': string does not match pattern '^[a-zA-Z0-9_-]+$'")
         if tool.get("type") == "custom" and server != "openai":
-            found.append("tools: unknown variant `custom`, expected `function`")
+            complaints.append("tools: unknown variant `custom`, expected `function`")
         if tool.get("type") == "function":
-            found += check_parameters_schema(str(name), function.get("parameters"), function.get("strict"), server)
-    found += [f"Tool names must be unique: {name}" for name in repeated(names)]
+            complaints += check_parameters_schema(str(name), function.get("parameters"), function.get("strict"), server)
+    complaints += [f"Tool names must be unique: {name}" for name in repeated(names)]
     if body.get("tool_choice") is not None and not tools and server != "mistral":
-        found.append("Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.")
+        complaints.append("Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.")
     choice = body.get("tool_choice")
     if isinstance(choice, dict) and choice.get("type") == "allowed_tools" and server not in ("openai", "openrouter"):
-        found.append("tool_choice: unknown variant `allowed_tools`, expected `function`")
+        complaints.append("tool_choice: unknown variant `allowed_tools`, expected `function`")
     if server == "lmstudio" and isinstance(body.get("tool_choice"), dict):
-        found.append("Invalid tool_choice type: 'object'. Supported string values: none, auto, required")
-    return found
+        complaints.append("Invalid tool_choice type: 'object'. Supported string values: none, auto, required")
+    return complaints
 
 
 def check_parameters_schema(name: str, schema: object, strict: object, server: str = "openai") -> Complaints:
@@ -215,29 +217,31 @@ def check_parameters_schema(name: str, schema: object, strict: object, server: s
         return []  # recorded
     if not isinstance(schema, dict) or schema.get("type") != "object":
         return [head + "schema must be a JSON Schema of 'type: \"object\"'"]
-    found: Complaints = []
+    complaints: Complaints = []
     if "properties" not in schema:
-        found.append(head + "In context=(), object schema missing properties.")
+        complaints.append(head + "In context=(), object schema missing properties.")
     if schema.keys() & {"oneOf", "anyOf", "allOf", "enum", "not"}:
-        found.append(head + "must not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level.")
+        complaints.append(head + "must not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level.")
     for path, node in walk(schema):
         kinds = node.get("type")
         if "array" in (kinds if isinstance(kinds, list) else [kinds]) and not {"items", "prefixItems"} & node.keys():
-            found.append(head + f"In context={path}, array schema missing items.")
+            complaints.append(head + f"In context={path}, array schema missing items.")
         if "type" in node and kinds is None:
-            found.append(head + f"In context={path}, None is not valid under any of the given schemas.")
+            complaints.append(head + f"In context={path}, None is not valid under any of the given schemas.")
         if strict:
-            found += [head + f"In context={path}, '{key}' is not permitted." for key in node if key not in _STRICT]
+            complaints += [head + f"In context={path}, '{key}' is not permitted." for key in node if key not in _STRICT]
             if kinds == "object" or "properties" in node:
                 if node.get("additionalProperties") is not False:
-                    found.append(head + "'additionalProperties' is required to be supplied and to be false.")
+                    complaints.append(head + "'additionalProperties' is required to be supplied and to be false.")
                 if set(node.get("properties") or ()) - set(node.get("required") or ()):
-                    found.append(head + "'required' is required to be supplied and to include every key in properties.")
+                    complaints.append(
+                        head + "'required' is required to be supplied and to include every key in properties."
+                    )
         if server == "xai" and None in (node.get("enum") or ()):
-            found.append("Failed to deserialize the JSON body into the target type: tools[0]")
+            complaints.append("Failed to deserialize the JSON body into the target type: tools[0]")
         if server in ("llamacpp", "lmstudio") and {"pattern", "format"} & node.keys():
-            found.append("Failed to initialize samplers: failed to parse grammar")
-    return found
+            complaints.append("Failed to initialize samplers: failed to parse grammar")
+    return complaints
 
 
 def _check_parameters(body: dict[str, Any], server: str) -> Complaints:
@@ -274,10 +278,10 @@ def _check_parameters(body: dict[str, Any], server: str) -> Complaints:
 def _check_deepseek(body: dict[str, Any], messages: list[dict[str, Any]]) -> Complaints:
     if (body.get("thinking") or {}).get("type") == "disabled" or "deepseek-chat" in str(body.get("model")):
         return []  # recorded: deepseek-chat does not think
-    found: Complaints = []
+    complaints: Complaints = []
     for message in messages:
         if message.get("tool_calls") and message.get("reasoning_content") is None:  # recorded: "" is taken
-            found.append("The `reasoning_content` in the thinking mode must be passed back to the API.")
+            complaints.append("The `reasoning_content` in the thinking mode must be passed back to the API.")
     if body.get("tool_choice") not in (None, "auto", "none"):
-        found.append("deepseek-reasoner does not support this tool_choice")
-    return found
+        complaints.append("deepseek-reasoner does not support this tool_choice")
+    return complaints

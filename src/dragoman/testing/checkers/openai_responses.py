@@ -11,22 +11,22 @@ _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 
 def check_openai_responses(body: dict[str, Any]) -> Complaints:
-    found: Complaints = [f"Unknown parameter: '{key}'." for key in _NO_SUCH if key in body]
+    complaints: Complaints = [f"Unknown parameter: '{key}'." for key in _NO_SUCH if key in body]
     items = objects(body.get("input"))
     if not {"previous_response_id", "conversation"} & {key for key, value in body.items() if value}:
-        found += _check_calls(items)  # otherwise the call may be in the conversation that the server keeps
-    found += _check_reasoning(items)
+        complaints += _check_calls(items)  # otherwise the call may be in the conversation that the server keeps
+    complaints += _check_reasoning(items)
     for i, item in enumerate(items):
-        found += _check_item(item, i)
+        complaints += _check_item(item, i)
     limit = body.get("max_output_tokens")
     if limit is not None and limit < 16:
-        found.append("Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16")
-    return found + _check_tools(body)
+        complaints.append("Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16")
+    return complaints + _check_tools(body)
 
 
 def _check_calls(items: list[dict[str, Any]]) -> Complaints:
     calls: list[str] = []
-    found: Complaints = []
+    complaints: Complaints = []
     outputs: list[str] = []
     for item in items:
         call = str(item.get("call_id"))
@@ -35,16 +35,16 @@ def _check_calls(items: list[dict[str, Any]]) -> Complaints:
         elif item.get("type") in _OUTPUTS:
             outputs.append(call)
             if call not in calls:
-                found.append(f"No tool call found for function call output with call_id {call}.")
-    found += [f"No tool output found for function call {call}." for call in calls if call not in outputs]
-    found += [f"Duplicate function_call_output for call_id {call}" for call in repeated(outputs)]
-    found += [f"Duplicate item found with call_id {call}" for call in repeated(calls)]
-    found += [f"Invalid 'input[0].call_id': string too long: {len(c)} > 64" for c in calls if len(c) > 64]
-    return found
+                complaints.append(f"No tool call found for function call output with call_id {call}.")
+    complaints += [f"No tool output found for function call {call}." for call in calls if call not in outputs]
+    complaints += [f"Duplicate function_call_output for call_id {call}" for call in repeated(outputs)]
+    complaints += [f"Duplicate item found with call_id {call}" for call in repeated(calls)]
+    complaints += [f"Invalid 'input[0].call_id': string too long: {len(c)} > 64" for c in calls if len(c) > 64]
+    return complaints
 
 
 def _check_reasoning(items: list[dict[str, Any]]) -> Complaints:
-    found: Complaints = []
+    complaints: Complaints = []
     for i, item in enumerate(items):
         if item.get("type") != "reasoning":
             continue
@@ -54,10 +54,10 @@ def _check_reasoning(items: list[dict[str, Any]]) -> Complaints:
         follows = after.get("type") in _CALLS or after.get("role") == "assistant"
         if not follows:
             name = item.get("id", "rs_")
-            found.append(f"Item '{name}' of type 'reasoning' was provided without its required following item.")
+            complaints.append(f"Item '{name}' of type 'reasoning' was provided without its required following item.")
         if not item.get("encrypted_content") and not item.get("id"):
-            found.append(f"Missing required parameter: 'input[{i}].id'.")
-    return found
+            complaints.append(f"Missing required parameter: 'input[{i}].id'.")
+    return complaints
 
 
 def _check_item(item: dict[str, Any], i: int) -> Complaints:
@@ -95,14 +95,14 @@ def _check_data(parts: list[dict[str, Any]]) -> Complaints:
 
 
 def _check_tools(body: dict[str, Any]) -> Complaints:
-    found: Complaints = []
+    complaints: Complaints = []
     names: list[str] = []
     for tool in objects(body.get("tools")):
         if tool.get("type") not in ("function", "custom"):
             continue
         names.append(str(tool.get("name")))
         if not matches(r"[a-zA-Z0-9_-]{1,128}", tool.get("name")):
-            found.append("Invalid 'tools[0].name': string does not match pattern '^[a-zA-Z0-9_-]+$'")
+            complaints.append("Invalid 'tools[0].name': string does not match pattern '^[a-zA-Z0-9_-]+$'")
         if tool.get("type") == "function" and "function" not in tool:  # recorded: Chat's form is taken, unread
-            found += check_parameters_schema(str(tool.get("name")), tool.get("parameters"), tool.get("strict"))
-    return found + [f"Tool names must be unique: {name}" for name in repeated(names)]
+            complaints += check_parameters_schema(str(tool.get("name")), tool.get("parameters"), tool.get("strict"))
+    return complaints + [f"Tool names must be unique: {name}" for name in repeated(names)]
