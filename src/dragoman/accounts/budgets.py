@@ -1,7 +1,7 @@
 """Budgets: reserved before a request is sent, settled with what it really cost.
 
-A reservation ends with its lease: what a process that died had reserved is given back, and costs nothing. It belongs to
-the period it was made in, and cannot change another one. All amounts are whole micro-units.
+A reservation ends with its lease: the reservations of a process that died are given back and cost nothing. Each belongs
+to the period in which it was made, and cannot change another period. All amounts are whole micro-units.
 """
 
 import sqlite3

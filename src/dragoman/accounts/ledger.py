@@ -1,7 +1,7 @@
 """The ledger: one row for each request and each of its attempts, and sums by the hour.
 
-A row is first one line of a journal file (journal.py), then one of SQLite. It is known by its id, so that a journal
-that is read twice counts once. Single rows are kept for some days; the sums stay.
+A row is first a line of a journal file (journal.py), then a row of SQLite. Each row has an id, so that a journal that
+is read twice counts once. Single rows are kept for some days; the sums stay.
 """
 
 import sqlite3

@@ -1,7 +1,7 @@
 """Standby: a small part of each budget in use, reserved in advance by each process.
 
-A request that fits into it need not ask the store. When the store is away, a process goes on with its part, and with
-nothing else: what it lets pass is reserved, so that no other process can spend it too. It ends with its lease.
+A request that fits into this part need not ask the store. While the store is away, a process spends only its own part.
+The part is reserved in the store, so that no other process can spend it too. The reservation ends with its lease.
 """
 
 import secrets

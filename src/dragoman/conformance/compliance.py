@@ -1,5 +1,5 @@
-"""The two lists of fields the mission names: Anthropic's request to OpenAI Chat (C1), OpenAI Chat's reply to Anthropic
-(C2). Each field has a body that says it and the place and value it must have in the other dialect."""
+"""The two lists of fields that the mission names: Anthropic's request to OpenAI Chat (C1), OpenAI Chat's reply to
+Anthropic (C2). For each field there is a body that has it, and its place and value in the other dialect."""
 
 from typing import Any
 

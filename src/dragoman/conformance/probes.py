@@ -1,10 +1,13 @@
 """One small conversation for each feature, and how to find the feature in it again.
 
-A probe is a canonical value: what a client of any dialect might ask, a provider answer. `look` finds the feature in a
-value and gives None where it is not there. `marks` are words that stand in the probe for the feature's sake alone:
-where they turn up in a wire, the feature is in it in some form. `noted` are the canonical fields whose change, if a
-note speaks of it, makes the feature an adapted one although it reads back the same. So do `signs`: words that show, in
-the target's wire, that it is said in a way of our own (a mark in the text, a value that clients keep for us).
+A probe is a canonical value: a request that a client of any dialect might send, or an answer of a provider.
+
+- `look` finds the feature in a value; None if it is not there. - `marks` are words that are in the probe only for this
+feature. If they are in a wire, the feature is there in some form. - `noted` are canonical fields. If a note is about
+one of them, the feature counts as adapted, even if it reads back the
+  same.
+- `signs` are words in the target's wire that show a form of our own (a mark in the text, a value that clients keep for
+  us). They make the feature adapted too.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,5 @@
-"""One scenario at one target, once: written and read as the gateway does it (exchange.py), sent here, and judged."""
+"""Plays one scenario once at one target. exchange.py writes and reads as for the gateway; this module sends and
+judges."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""How a request of a scenario travels: over the network, or out of a recording. Answers are read to their end first."""
+"""Sends the request of a scenario over the network, or takes the answer from a recording. Answers are read whole."""
 
 import asyncio
 import os

@@ -1,7 +1,8 @@
-"""The door of our own client takes the canonical form, in which a writer can name extras of any dialect.
+"""Checks extras at the door of our own client, which takes the canonical form with extras of any dialect.
 
-An extra is a key that only one dialect knows. A key that the dialect writes from the canonical form is none: with
-`extras.openai_chat.model` a key would be asked for another model than the one that was checked and priced.
+An extra is a key that only one dialect knows. An extra must not replace a key that the dialect writes from the
+canonical form: with `extras.openai_chat.model` a client could use another model than the one that was checked and
+priced.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """A quick look at a Chat reply that goes to a Chat client: may its bytes stay as they are?
 
-Most replies are one text with a finish and a usage. The look reads only what could be wrong with them; what it does not
-know is passed over. It says None if there is a call, a thought or anything unusual: then the reply is read as a whole.
+Most replies are one text with a finish and a usage. The look reads only keys that could be wrong, and ignores unknown
+keys. It returns None for a call, a thought or anything unusual: then the reply is decoded as a whole.
 """
 
 from typing import Annotated, Any, Literal

@@ -16,7 +16,7 @@ def name_admin(http: HttpRequest) -> str:
 
 
 async def note_change(gateway: "Gateway", http: HttpRequest, what: str, subject: str, after: object = None) -> None:
-    """Into the audit log, if there is a store to keep it in."""
+    """Writes an entry into the audit log, if there is a store."""
     store = gateway.now.access.keys.store
     if store is not None:
         await asyncio.to_thread(store.note, name_admin(http), what, subject, None, after)

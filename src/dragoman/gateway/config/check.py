@@ -1,8 +1,8 @@
-"""A configuration that came over HTTP, to be checked and nothing else.
+"""Checks a configuration that came over HTTP. Nothing else is done with it.
 
-Its writer may not read our environment or our files by it: no message quotes the value of a variable, and no file or
-server that it names is opened. The reader of TOML keeps every beginning of every dotted key, so dots are counted: a key
-of 200,000 words took all memory of the machine.
+Its writer must not be able to read our environment or our files: no message quotes the value of a variable, and no file
+or server that it names is opened. Python's TOML reader keeps every beginning of every dotted key, so we limit the dots:
+a key of 200,000 words took all memory of the machine.
 """
 
 import tomllib

@@ -1,9 +1,8 @@
-"""What a configuration that came over HTTP may not do with secrets its writer does not see, and with programs.
+"""Refuses a configuration that came over HTTP if it moves a secret to another server, or starts a program.
 
-`${NAME}` and `[kept:...]` stand for values that the console never shows. If they could be put beside another address,
-the next request would tell them to that address. So each stays where it is: a key of a provider goes to the servers
-that it went to before, or to the one that the variable of its vendor is meant for. Other places of such a word can be
-changed in the file itself.
+`${NAME}` and `[kept:...]` stand for values that the console never shows. If the writer could put one beside another
+address, the next request would send the secret to that address. So a provider's key may go only to the servers to which
+it went before, or to the vendor whose variable holds it. All other moves can be made in the file itself.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -64,7 +63,8 @@ def _programs(value: Any) -> Iterator[str]:
 
 
 def refuse_moved(before: Iterable[dict[str, Any]], new: dict[str, Any], file: str) -> None:
-    """All as their writer sees them, with signs in the place of secrets. `before`: what the file has and has had."""
+    """All texts are as their writer sees them, with signs in the place of secrets. `before`: the text of the file now,
+    and its earlier versions."""
     known = {
         (path, text, _places(was, path))
         for data in before
@@ -113,7 +113,7 @@ def refuse_new_places(
     file: str,
     env: Mapping[str, str],
 ) -> None:
-    """All with their secrets. `typed` is the new text as it came; `hidden` are secrets of the file."""
+    """Both tables have their secrets filled in. `typed`: the new text as it came. `hidden`: the secrets of the file."""
     quiet = {**env, NO_PROBE: "1"}
     values = {value for value in (*hidden, *env.values()) if len(value) >= SHORTEST and value not in typed}
     known: set[tuple[str, str]] = set()
@@ -131,7 +131,7 @@ def _read(data: dict[str, Any], file: str, env: Mapping[str, str]) -> tuple[Upst
 
 
 def _find_shown(upstream: Upstream, values: set[str]) -> Iterator[tuple[str, str]]:
-    """Which of the values this upstream would be told, and where it is."""
+    """Those of the values that a request to this upstream would contain, each with the upstream's address."""
     origin = origin_of(upstream.base_url)
     keys = [key.reveal(origin) for key in upstream.keys]
     keys += [upstream.base_url, upstream.network.proxy, *upstream.headers.values()]
@@ -142,7 +142,7 @@ def _find_shown(upstream: Upstream, values: set[str]) -> Iterator[tuple[str, str
 
 
 def _is_meant_for(value: str, upstream: Upstream, env: Mapping[str, str]) -> bool:
-    """Whether it is the key that a vendor's own variable holds, and goes to that vendor on the usual way."""
+    """Whether the value is the key in the vendor's own variable, and goes to that vendor at its usual address."""
     origin, proxy = origin_of(upstream.base_url), upstream.network.proxy
     own = [kind for kind in load_rows().kinds.values() if kind.base_url and origin_of(kind.base_url) == origin]
     if proxy != find_proxy(upstream.base_url, env) or any(value in text for text in upstream.headers.values()):

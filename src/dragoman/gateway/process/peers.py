@@ -1,8 +1,8 @@
 """Peers: the workers of one gateway answer for each other, so that /metrics, X-ray and /health cover all of them.
 
 Each worker listens on a Unix socket in a folder that only its user can enter, and answers GET requests as if it were
-alone. Its counters stand in a file there, too: before it tells a number, the file has it. So a sum never falls; what
-a dead worker has counted stays; the worker in its place counts on.
+alone. It also writes its counters into a file there, always before it reports a number. So a sum never falls: the
+counts of a dead worker stay, and the worker that replaces it goes on counting from them.
 """
 
 import asyncio
