@@ -206,7 +206,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
     ) -> UpstreamCall:
         """`spent`: the usage of an answer in the wrong form, if this call asks once more. `written`: the known turns,
         which `request` lacks."""
-        to, undo, asked = self.to, self.undo, self.client_request.request
+        to, undo, original = self.to, self.undo, self.client_request.request
         noted = len(self.notes)
         self.notes.write_for(to.dialect.locate_request)
         self.notes.sends = True
@@ -218,8 +218,8 @@ class Exchange(Struct, frozen=True, kw_only=True):
             self._ask_for_usage(wire.body)
         body = dump_json(wire.body)
         fresh_ids: FreshIds | None = None
-        if asked.tools or undo.renames.taken:  # else no call can come
-            fresh_ids = FreshIds(asked, to.dialect.name, self.client_request.id, self.notes, self.find_taken())
+        if original.tools or undo.renames.taken:  # else no call can come
+            fresh_ids = FreshIds(original, to.dialect.name, self.client_request.id, self.notes, self.find_taken())
         native = to.dialect is self.client_request.dialect
         return UpstreamCall(
             dialect=to.dialect,

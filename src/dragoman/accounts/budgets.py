@@ -245,8 +245,8 @@ def _settle_new(db: sqlite3.Connection, settlements: Sequence[Settlement], now: 
 
 
 def _look(db: sqlite3.Connection, line: Line) -> Spent:
-    asked = "select micros, reserved from spent where account = ? and period = ?"
-    row = db.execute(asked, (line.account, line.period)).fetchone() or (0, 0)
+    statement = "select micros, reserved from spent where account = ? and period = ?"
+    row = db.execute(statement, (line.account, line.period)).fetchone() or (0, 0)
     return _spent(line, *row)
 
 

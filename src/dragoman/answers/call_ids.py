@@ -27,12 +27,12 @@ class FreshIds:
 
     __slots__ = ("_dialect", "_made", "_new_ids", "_notes", "_salt", "_taken", "repaired")
 
-    def __init__(self, asked: Request, dialect: str, salt: str, notes: Notes, taken: set[str] | None = None) -> None:
+    def __init__(self, request: Request, dialect: str, salt: str, notes: Notes, taken: set[str] | None = None) -> None:
         self._dialect, self._salt, self._notes = dialect, salt, notes
         self._made = 0
         self.repaired = False  # a server's own id was taken
         self._new_ids: dict[str, str] = {}  # a server's own results come in the same answer
-        self._taken = find_call_ids(asked.messages) if taken is None else taken
+        self._taken = find_call_ids(request.messages) if taken is None else taken
 
     def reply(self, reply: Reply) -> Reply:
         choices = tuple(self._fit_choice(choice, ((ROOT, "choices"), i)) for i, choice in enumerate(reply.choices))

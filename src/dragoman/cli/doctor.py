@@ -125,10 +125,10 @@ async def look_at_providers(settings: "Settings", *, offline: bool) -> list[Find
         for upstream in real
         if (missing := missing_key(upstream))
     ]
-    asked = [upstream for upstream in real if not missing_key(upstream)]
+    reachable = [upstream for upstream in real if not missing_key(upstream)]
     if offline:
-        return found + [Finding("note", upstream.name, "not asked (--offline)") for upstream in asked]
-    return found + [one for each in await asyncio.gather(*(ask(upstream) for upstream in asked)) for one in each]
+        return found + [Finding("note", upstream.name, "not asked (--offline)") for upstream in reachable]
+    return found + [one for each in await asyncio.gather(*(ask(upstream) for upstream in reachable)) for one in each]
 
 
 async def ask(upstream: "Upstream") -> list[Finding]:

@@ -200,8 +200,8 @@ def estimate_cost(targets: list["VerifyTarget"], scenarios: tuple["Scenario", ..
     prices, sums = PriceTable(), dict[str, int]()
     for target in targets:
         tokens = count_requests([target], scenarios, repeat) * TOKENS_EACH
-        asked = Usage(input=tokens * 4 // 5, output=tokens // 5)
-        cost = count_cost(prices.find(target.name, target.kind, target.model), asked)
+        usage = Usage(input=tokens * 4 // 5, output=tokens // 5)
+        cost = count_cost(prices.find(target.name, target.kind, target.model), usage)
         if cost is None:
             return ""
         sums[cost.currency] = sums.get(cost.currency, 0) + cost.micros

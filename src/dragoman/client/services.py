@@ -22,7 +22,7 @@ from dragoman.upstream.failures import malformed
 from dragoman.upstream.http.request import build_headers, join_url
 from dragoman.upstream.profiles import profile_for
 from dragoman.upstream.spec import DEMO, Target, Upstream
-from dragoman.upstream.speech import FORMS, Sound, find_speech, hear_answer, shape_sound, speak_demo
+from dragoman.upstream.speech import FORMS, Sound, find_speech, read_sound, shape_sound, speak_demo
 from dragoman.upstream.transport import Transport
 from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.wire import WireReply, WireRequest
@@ -183,7 +183,7 @@ async def speak(
               deadline=client.deadline(timeout_s))  # fmt: skip
     open_answer = await client.ask(job)
     try:
-        sound = hear_answer(open_answer.dialect, open_answer.raw or b"", said=form or "mp3")
+        sound = read_sound(open_answer.dialect, open_answer.raw or b"", form=form or "mp3")
         return await shape_sound(sound, form)
     finally:
         client.close_answer(open_answer)

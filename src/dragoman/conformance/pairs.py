@@ -83,14 +83,14 @@ def _without_the_usual(row: Row, rows: list[Row]) -> Row:
 
 def probe_request(probe: Probe, source: str, target: str) -> PairCell:
     here, there = find_dialect(source), find_dialect(target)
-    asked = probe.build(source)
-    assert isinstance(asked, Request)  # noqa: S101  # the probes are our own
-    source_wire = here.encode_request(make_legal(asked, here, Notes(), native=True), Notes())
+    request = probe.build(source)
+    assert isinstance(request, Request)  # noqa: S101  # the probes are our own
+    source_wire = here.encode_request(make_legal(request, here, Notes(), native=True), Notes())
     body = load_json(dump_json(source_wire.body))
     read = here.decode_request(
         WireRequest(body=load_json(dump_json(body)), path=source_wire.path, headers=source_wire.headers), Notes()
     )
-    if probe.look(read) is None or probe.look(read) != probe.look(asked):
+    if probe.look(read) is None or probe.look(read) != probe.look(request):
         return PairCell("-")
     result = convert(body, source=source, to=target, path=source_wire.path, headers=source_wire.headers)
     wire = WireRequest(body=load_json(result.json()), path=result.path, headers=result.headers)
@@ -130,8 +130,8 @@ def _bring_back(reply: Reply, dialect: Dialect) -> Reply:
         return reply
     restored = []
     for choice in reply.choices:
-        asked = Request(model="", messages=(Message(role="assistant", parts=choice.parts),))
-        messages = take_back_state(asked, dialect.slots, DEFAULT_KEY, Notes()).messages
+        request = Request(model="", messages=(Message(role="assistant", parts=choice.parts),))
+        messages = take_back_state(request, dialect.slots, DEFAULT_KEY, Notes()).messages
         restored.append(replace(choice, parts=messages[0].parts if messages else ()))
     return replace(reply, choices=tuple(restored))
 

@@ -158,10 +158,10 @@ def _request(data: bytes, case: Case, source: str, target: str) -> ReadBack:
     headers = {key.lower(): value for key, value in (case.meta.get("request_headers") or {}).items()}
     there, notes = find_dialect(target), Notes()
     wire = WireRequest(body=load_json(data), path=case.meta.get("url_path") or "", headers=headers)
-    asked = make_legal(find_dialect(source).decode_request(wire, notes), there, notes)
-    sent = there.encode_request(asked, notes)
+    request = make_legal(find_dialect(source).decode_request(wire, notes), there, notes)
+    sent = there.encode_request(request, notes)
     there.decode_request(WireRequest(body=_plain(sent.body), path=sent.path, headers=sent.headers), Notes())
-    return asked, notes
+    return request, notes
 
 
 def _reply(body: Any, source: str, target: str) -> ReadBack:

@@ -122,8 +122,8 @@ def _verdict(cell: VerifyCell) -> str:
         return f"<skipped message={words}/>"
     if cell.outcome == "PASS":
         return ""
-    asked = last_exchange(cell)
-    body = show_body(asked.request) if asked is not None else ""
+    exchange = last_exchange(cell)
+    body = show_body(exchange.request) if exchange is not None else ""
     return f"<failure message={words}>{escape(printable(body))}</failure>"
 
 
@@ -143,13 +143,13 @@ def last_exchange(cell: VerifyCell) -> WireExchange | None:
 def explain(cell: VerifyCell) -> list[str]:
     """A failed cell in words: the error, and the request that caused it."""
     lines = [f"{cell.target} · {cell.scenario}: {cell.words}"]
-    asked = last_exchange(cell)
-    if asked is not None:
-        body = dump_text(show(asked.request)) if asked.request else ""
-        lines.append(f"  {asked.method} {asked.path} {body[:600]}{'…' if len(body) > 600 else ''}")
-        if asked.status >= 400:
-            reply = dump_text(show(asked.reply))
-            lines.append(f"  {asked.status} {reply[:400]}")
+    exchange = last_exchange(cell)
+    if exchange is not None:
+        body = dump_text(show(exchange.request)) if exchange.request else ""
+        lines.append(f"  {exchange.method} {exchange.path} {body[:600]}{'…' if len(body) > 600 else ''}")
+        if exchange.status >= 400:
+            reply = dump_text(show(exchange.reply))
+            lines.append(f"  {exchange.status} {reply[:400]}")
     return [printable(line) for line in lines]
 
 

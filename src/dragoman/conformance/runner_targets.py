@@ -63,8 +63,8 @@ def configured_targets(
     Each is asked over the dialect its model goes over, or over each of `dialects` that it speaks."""
     path = config or find_file(folder, env)
     settings = load_settings(path, env)
-    asked = [name.replace("-", "_").lower() for name in dialects]
-    found = [target for up in settings.upstreams if up.kind != DEMO for target in targets_of(up, asked)]
+    wanted_dialects = [name.replace("-", "_").lower() for name in dialects]
+    found = [target for up in settings.upstreams if up.kind != DEMO for target in targets_of(up, wanted_dialects)]
     if path is not None:
         return found
     there = {target.kind for target in found}
@@ -72,13 +72,17 @@ def configured_targets(
     return [*found, *missing]
 
 
-def targets_of(upstream: Upstream, asked: Sequence[str]) -> list[VerifyTarget]:
+def targets_of(upstream: Upstream, wanted_dialects: Sequence[str]) -> list[VerifyTarget]:
     """One provider, over the dialect its model goes over, or over each of `asked` that it speaks."""
     model = upstream.models[0] if upstream.models else MODELS.get(upstream.kind, "")
     spoken = upstream.dialects or (upstream.dialect,)
     known = upstream.kind in (upstream.rows or load_rows()).kinds
     usual = choose_dialect(upstream.kind, model, upstream.rows) if known else upstream.dialect
-    chosen = [name for name in spoken if name in asked] if asked else [usual if usual in spoken else upstream.dialect]
+    chosen = (
+        [name for name in spoken if name in wanted_dialects]
+        if wanted_dialects
+        else [usual if usual in spoken else upstream.dialect]
+    )
     needs = upstream.auth != "none" and not upstream.keys
     return [
         VerifyTarget(

@@ -152,9 +152,9 @@ def say_turn(turn: ScenarioTurn, messages: tuple[Message, ...]) -> tuple[Message
     """The messages so far, then this turn: results of open calls first, then the question."""
     added = [*turn.history, *_filler(turn.filler)]
     results = [_answer(call, turn) for call in _open_calls(messages)] if turn.results else []
-    asked = (Text(text=turn.user),) if isinstance(turn.user, str) else turn.user
-    if results or asked:
-        added.append(Message(role="user", parts=(*results, *asked)))
+    user_parts = (Text(text=turn.user),) if isinstance(turn.user, str) else turn.user
+    if results or user_parts:
+        added.append(Message(role="user", parts=(*results, *user_parts)))
     return (*messages, *added)
 
 
@@ -181,7 +181,9 @@ def _nameless(call: ToolCall) -> Extras:
 
 def _filler(count: int) -> list[Message]:
     pairs = ((f"Note number {n}: nothing happened.", "Noted.") for n in range(1, count + 1))
-    return [message for asked, answer in pairs for message in (_text("user", asked), _text("assistant", answer))]
+    return [
+        message for user_parts, answer in pairs for message in (_text("user", user_parts), _text("assistant", answer))
+    ]
 
 
 def _text(role: Literal["system", "user", "assistant"], text: str) -> Message:

@@ -33,16 +33,16 @@ class ScenarioRequest(Struct, frozen=True, kw_only=True):
     worded: bool = False  # the form of the answer was asked for in words, not by a setting
 
 
-def check_reply(reply: Reply, asked: ScenarioRequest) -> list[str]:
+def check_reply(reply: Reply, request: ScenarioRequest) -> list[str]:
     if not reply.choices:
         return ["the reply has no answer in it"]
     choice = reply.choices[0]
     return [
-        *_check_finish(choice, asked.expect),
-        *_check_text(choice, asked),
-        *_check_calls(choice, asked),
-        *_check_thoughts(choice, reply.usage, asked),
-        *_check_usage(reply.usage, asked),
+        *_check_finish(choice, request.expect),
+        *_check_text(choice, request),
+        *_check_calls(choice, request),
+        *_check_thoughts(choice, reply.usage, request),
+        *_check_usage(reply.usage, request),
     ]
 
 
@@ -104,8 +104,8 @@ def _check_finish(choice: Choice, expect: Expect) -> Iterator[str]:
         yield f"finished with {reason}, expected {' or '.join(expect.finish)}"
 
 
-def _check_text(choice: Choice, asked: ScenarioRequest) -> Iterator[str]:
-    expect, text = asked.expect, text_of(choice)
+def _check_text(choice: Choice, request: ScenarioRequest) -> Iterator[str]:
+    expect, text = request.expect, text_of(choice)
     if expect.text and not text.strip():
         yield "there is no text"
     if expect.max_words is not None and len(text.split()) > expect.max_words:
@@ -114,8 +114,8 @@ def _check_text(choice: Choice, asked: ScenarioRequest) -> Iterator[str]:
         if word in text:
             yield f"the text contains {word!r}: {_short(text)}"
     if expect.answer is not None:
-        yield from _check_json(text, {"type": "object"} if asked.worded else expect.answer)
-    if asked.meaning:
+        yield from _check_json(text, {"type": "object"} if request.worded else expect.answer)
+    if request.meaning:
         for word in expect.says:
             if not _says(text, word):
                 yield f"the text does not say {word!r}: {_short(text)}"
@@ -134,10 +134,10 @@ def _check_json(text: str, schema: dict[str, object]) -> Iterator[str]:
         yield f"the JSON does not fit its schema: {wrong}: {_short(text)}"
 
 
-def _check_calls(choice: Choice, asked: ScenarioRequest) -> Iterator[str]:
-    wanted = asked.expect.calls
+def _check_calls(choice: Choice, request: ScenarioRequest) -> Iterator[str]:
+    wanted = request.expect.calls
     calls = calls_of(choice)
-    known = {tool.name: tool for tool in asked.tools}
+    known = {tool.name: tool for tool in request.tools}
     ids = [call.id for call in calls]
     if len(set(ids)) != len(ids) or not all(ids):
         yield f"the ids of the calls are empty or not unique: {ids}"
@@ -149,12 +149,12 @@ def _check_calls(choice: Choice, asked: ScenarioRequest) -> Iterator[str]:
         yield f"called {calls[0].name}, which was forbidden"
     if wanted and not calls:
         yield f"called nothing, expected {', '.join(wanted)}; it said: {_short(text_of(choice))}"
-    elif wanted and asked.meaning:
+    elif wanted and request.meaning:
         wrong = [call.name for call in calls if call.name not in wanted]
         if wrong:
             yield f"called {', '.join(wrong)}, expected {', '.join(wanted)}"
-        if len(calls) < asked.expect.least_calls:
-            yield f"made {len(calls)} call(s), expected {asked.expect.least_calls}"
+        if len(calls) < request.expect.least_calls:
+            yield f"made {len(calls)} call(s), expected {request.expect.least_calls}"
 
 
 def _check_arguments(call: ToolCall, known: dict[str, Tool]) -> Iterator[str]:
@@ -174,17 +174,17 @@ def _check_arguments(call: ToolCall, known: dict[str, Tool]) -> Iterator[str]:
         yield f"the arguments of {call.name} do not fit its schema: {wrong}: {_short(call.arguments)}"
 
 
-def _check_thoughts(choice: Choice, usage: Usage | None, asked: ScenarioRequest) -> Iterator[str]:
-    wanted = asked.expect.thinks
+def _check_thoughts(choice: Choice, usage: Usage | None, request: ScenarioRequest) -> Iterator[str]:
+    wanted = request.expect.thinks
     shown = any(isinstance(part, Reasoning) and part.text.strip() for part in choice.parts)
     thought = shown or bool(usage is not None and usage.reasoning)
     if wanted is False and thought:
         yield "it thought although the request said not to"
-    if wanted and asked.meaning and not thought:
+    if wanted and request.meaning and not thought:
         yield NO_THOUGHT
 
 
-def _check_usage(usage: Usage | None, asked: ScenarioRequest) -> Iterator[str]:
+def _check_usage(usage: Usage | None, request: ScenarioRequest) -> Iterator[str]:
     total = input_of(usage)
     if usage is None or total is None or usage.output is None:
         yield "the reply has no usage"
@@ -195,8 +195,8 @@ def _check_usage(usage: Usage | None, asked: ScenarioRequest) -> Iterator[str]:
     for name, count in counts.items():
         if count is not None and count < 0:
             yield f"the usage says {count} tokens of {name}"
-    before = input_of(asked.before)
-    if asked.expect.usage == "grows" and before is not None and total <= before:
+    before = input_of(request.before)
+    if request.expect.usage == "grows" and before is not None and total <= before:
         yield f"the longer conversation has {total} tokens of input, the shorter had {before}"
 
 

@@ -96,8 +96,8 @@ def decode_model(name: str, row: JsonObject) -> ListedModel:
     )
 
 
-def _either(*said: bool | None) -> bool | None:
-    return next((one for one in said if one is not None), None)
+def _either(*flags: bool | None) -> bool | None:
+    return next((one for one in flags if one is not None), None)
 
 
 def _sees(row: JsonObject) -> bool | None:
@@ -135,7 +135,7 @@ def decode_embedding_request(wire: WireRequest) -> EmbeddingRequest:
     given = body.get("input")
     inputs = given if type(given) is list and not (given and type(given[0]) is int) else [given]
     form = body.get("encoding_format")
-    asked = EmbeddingRequest(
+    request = EmbeddingRequest(
         model=read_model(body),
         inputs=read_inputs(inputs, "input"),
         size=read_size(body, "dimensions"),
@@ -143,13 +143,13 @@ def decode_embedding_request(wire: WireRequest) -> EmbeddingRequest:
     )
     if form not in (None, "float", BASE64):
         raise DecodeError("expected float or base64", "encoding_format")
-    return asked
+    return request
 
 
-def encode_embedding_request(asked: EmbeddingRequest) -> WireRequest:
-    body: JsonObject = {"model": asked.model, "input": asked.inputs, "encoding_format": "float"}
-    if asked.size:
-        body["dimensions"] = asked.size
+def encode_embedding_request(request: EmbeddingRequest) -> WireRequest:
+    body: JsonObject = {"model": request.model, "input": request.inputs, "encoding_format": "float"}
+    if request.size:
+        body["dimensions"] = request.size
     return WireRequest(path=EMBEDDINGS_PATH, body=body)
 
 
@@ -159,9 +159,9 @@ def decode_embedding_reply(body: Json, model: str) -> Vectors:
     return Vectors(rows=rows, model=body.get("model") or model, tokens=tokens)
 
 
-def encode_embedding_reply(found: Vectors, asked: EmbeddingRequest) -> JsonObject:
+def encode_embedding_reply(found: Vectors, request: EmbeddingRequest) -> JsonObject:
     data = [
-        {"object": "embedding", "index": i, "embedding": _pack(row) if asked.form == BASE64 else row}
+        {"object": "embedding", "index": i, "embedding": _pack(row) if request.form == BASE64 else row}
         for i, row in enumerate(found.rows)
     ]
     usage = {"prompt_tokens": found.tokens, "total_tokens": found.tokens}

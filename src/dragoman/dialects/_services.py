@@ -173,8 +173,8 @@ def read_inputs(inputs: list[Any], key: str) -> list[Any]:
     return inputs
 
 
-def refuse_token_numbers(asked: EmbeddingRequest, dialect: str) -> None:
-    if any(type(item) is not str for item in asked.inputs):
+def refuse_token_numbers(request: EmbeddingRequest, dialect: str) -> None:
+    if any(type(item) is not str for item in request.inputs):
         raise unsupported(f"{dialect} embeds text, not token numbers")
 
 

@@ -266,10 +266,10 @@ def count_tokens(usage: Usage | None) -> dict[str, int | None]:
 
 def show_content(scope: "Scope") -> dict[str, Any]:
     """The text of the request, and of the answer if it was not streamed."""
-    asked, answer = scope.client_request, scope.answer
+    client_request, answer = scope.client_request, scope.answer
     reply = answer.reply if answer is not None else None
     return {
-        "gen_ai.input.messages": _show(asked.request.messages) if asked is not None else None,
+        "gen_ai.input.messages": _show(client_request.request.messages) if client_request is not None else None,
         "gen_ai.output.messages": _show([choice.parts for choice in reply.choices]) if reply is not None else None,
     }
 

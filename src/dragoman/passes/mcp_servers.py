@@ -185,9 +185,9 @@ def _read_headers(given: object, token: str | None) -> tuple[str | None, dict[st
     if not isinstance(given, dict):
         return token, {}
     headers = {str(key): str(value) for key, value in given.items()}
-    said = next((key for key in headers if key.lower() == "authorization"), None)
-    if said is not None and headers[said].startswith(BEARER):
-        bearer = headers.pop(said).removeprefix(BEARER)
+    name = next((key for key in headers if key.lower() == "authorization"), None)
+    if name is not None and headers[name].startswith(BEARER):
+        bearer = headers.pop(name).removeprefix(BEARER)
         token = token or bearer
     return token, headers
 

@@ -354,11 +354,11 @@ def _refuse_orders(request: Request, profile: Profile, notes: Notes) -> None:
 
 def _spell_tools(request: Request, profile: Profile, undo: Undo, notes: Notes) -> Prepared:
     """Adapts schemas, then names. It comes last, because other passes may add tools. Both are undone in the answer."""
-    asked = request.output
+    output = request.output
     request, aliases = adapt_schemas(request, profile, notes)
     notes.stage(request)
-    if request.output is not asked and asked is not None and asked.schema is not None:
-        undo = replace(undo, expected=Expected(schema=asked.schema))  # the target holds the answer to less than this
+    if request.output is not output and output is not None and output.schema is not None:
+        undo = replace(undo, expected=Expected(schema=output.schema))  # the target holds the answer to less than this
     if aliases.tools:
         request = notes.stage(rename_arguments(request, aliases.tools, notes))
     request, renames = rename(request, profile.tool_names, profile.call_ids, notes)

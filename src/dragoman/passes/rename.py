@@ -217,9 +217,9 @@ def _map_ids(
                 used.add(new)
                 waiting.setdefault(call_id, deque()).append(new)
             elif isinstance(part, ToolResult):
-                asked = part.call_id
-                queue = waiting.get(asked)
-                if queue and (new := queue.popleft()) != asked:
+                own_id = part.call_id
+                queue = waiting.get(own_id)
+                if queue and (new := queue.popleft()) != own_id:
                     changes[i, j] = new
     return changes, own, frozenset(taken)
 

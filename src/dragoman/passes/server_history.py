@@ -116,11 +116,11 @@ def tell_part(part: Opaque) -> str | None:
 # ---------------------------------------------------------------- words
 
 
-def _call(name: object, asked: object) -> str:
+def _call(name: object, question: object) -> str:
     """`[web_search: weather in Bergen]`"""
-    if isinstance(asked, dict) and len(asked) == 1:
-        (asked,) = asked.values()
-    text = asked if isinstance(asked, str) else dump_text(asked) if asked else ""
+    if isinstance(question, dict) and len(question) == 1:
+        (question,) = question.values()
+    text = question if isinstance(question, str) else dump_text(question) if question else ""
     return f"[{name}: {text}]" if text else f"[{name}]"
 
 
@@ -180,15 +180,15 @@ def _tell_web_search(body: JsonObject) -> str:
     if not isinstance(action, dict):
         return _call("web_search", None)
     queries = action.get("queries")  # all of them; "query" is the first
-    asked = ", ".join(map(str, queries)) if isinstance(queries, list) else None
-    asked = asked or action.get("query") or action.get("url") or action.get("pattern")
-    return _both(_call("web_search", asked), _result("web_search", action.get("sources")))
+    question = ", ".join(map(str, queries)) if isinstance(queries, list) else None
+    question = question or action.get("query") or action.get("url") or action.get("pattern")
+    return _both(_call("web_search", question), _result("web_search", action.get("sources")))
 
 
 def _tell_file_search(body: JsonObject) -> str:
     queries = body.get("queries")
-    asked = ", ".join(map(str, queries)) if isinstance(queries, list) else None
-    return _both(_call("file_search", asked), _result("file_search", body.get("results")))
+    question = ", ".join(map(str, queries)) if isinstance(queries, list) else None
+    return _both(_call("file_search", question), _result("file_search", body.get("results")))
 
 
 def _tell_code(body: JsonObject) -> str:

@@ -99,8 +99,8 @@ class PostgresBudgets:
 
     def renew(self, requests: Sequence[str], until: float) -> None:
         async def work(connection: PgConnection) -> None:
-            asked = "update dragoman.reserved set until = $1 where id = any($2)"
-            await connection.execute(asked, until, list(requests))
+            statement = "update dragoman.reserved set until = $1 where id = any($2)"
+            await connection.execute(statement, until, list(requests))
 
         self._database.run(work)
 
@@ -112,8 +112,8 @@ class PostgresBudgets:
 
     def read(self, lines: Sequence[Line]) -> list[Spent]:
         async def work(connection: PgConnection) -> list[Spent]:
-            asked = "select micros, reserved from dragoman.spent where account = $1 and period = $2"
-            rows = [await connection.fetchrow(asked, line.account, line.period) or (0, 0) for line in lines]
+            statement = "select micros, reserved from dragoman.spent where account = $1 and period = $2"
+            rows = [await connection.fetchrow(statement, line.account, line.period) or (0, 0) for line in lines]
             return [_spent(line, row[0], row[1]) for line, row in zip(lines, rows, strict=True)]
 
         return self._database.run(work)
@@ -169,15 +169,15 @@ class PostgresLedger:
         time = "at" if details else "hour * 3600"
         names = [_show_time(word, time) if word in _TIMES else word for word in by]
         added = _DETAILED if details else [f"coalesce(sum({name}), 0)::bigint" for name in _ADDED]
-        asked = f"select {', '.join((*names, *added))}"
-        asked += " from dragoman.requests" if details else " from dragoman.sums"
-        asked += f" where {'at' if details else 'hour'} between $1 and $2"
-        asked += "".join(f" and {word}::text = ${number}" for number, word in enumerate(where, 3))
-        asked += f" group by {', '.join(names)}" if names else ""
+        statement = f"select {', '.join((*names, *added))}"
+        statement += " from dragoman.requests" if details else " from dragoman.sums"
+        statement += f" where {'at' if details else 'hour'} between $1 and $2"
+        statement += "".join(f" and {word}::text = ${number}" for number, word in enumerate(where, 3))
+        statement += f" group by {', '.join(names)}" if names else ""
         first, last = (since, until) if details else (int(since // 3600), int(until // 3600))
 
         async def work(connection: PgConnection) -> list[Any]:
-            return list(await connection.fetch(asked, first, last, *where.values()))
+            return list(await connection.fetch(statement, first, last, *where.values()))
 
         size = len(names)
         sums = [
@@ -193,13 +193,13 @@ class PostgresLedger:
         at, _, row_id = cursor.partition(",")
         last = (float(at), row_id) if cursor else (until, "\U0010ffff")
         most = min(max(most, 1), MOST_ROWS)
-        asked = f"select {', '.join(COLUMNS)} from dragoman.requests"  # noqa: S608  # our own names
-        asked += ' where at >= $1 and (at < $2 or at = $2 and id collate "C" < $3)'
-        asked += "".join(f" and {word}::text = ${number}" for number, word in enumerate(where, 5))
-        asked += ' order by at desc, id collate "C" desc limit $4'
+        statement = f"select {', '.join(COLUMNS)} from dragoman.requests"  # noqa: S608  # our own names
+        statement += ' where at >= $1 and (at < $2 or at = $2 and id collate "C" < $3)'
+        statement += "".join(f" and {word}::text = ${number}" for number, word in enumerate(where, 5))
+        statement += ' order by at desc, id collate "C" desc limit $4'
 
         async def work(connection: PgConnection) -> tuple[LedgerRow, ...]:
-            found = [dict(row) for row in await connection.fetch(asked, since, *last, most, *where.values())]
+            found = [dict(row) for row in await connection.fetch(statement, since, *last, most, *where.values())]
             tries: dict[str, list[AttemptRow]] = {}
             for one in map(tuple, await connection.fetch(_TRIES, [row["id"] for row in found])):
                 tries.setdefault(one[0], []).append(AttemptRow(*one[1:]))

@@ -47,8 +47,8 @@ async def keep_newest(connection: PgConnection, table: str, name: str, rows: int
     found = await connection.fetch(f"select owner, count(*) from dragoman.{table} group by owner")  # noqa: S608
     for owner, number in share_out({row[0]: row[1] for row in found}, rows).items():
         oldest = f"select {name} from dragoman.{table} where owner = $1 order by created limit $2"  # noqa: S608
-        asked = f"delete from dragoman.{table} where owner = $1 and {name} in ({oldest})"  # noqa: S608
-        await connection.execute(asked, owner, number)
+        statement = f"delete from dragoman.{table} where owner = $1 and {name} in ({oldest})"  # noqa: S608
+        await connection.execute(statement, owner, number)
 
 
 class PostgresResponseStore:
@@ -75,8 +75,8 @@ class PostgresResponseStore:
 
     def get(self, owner: str, response_id: str) -> StoredResponse | None:
         async def work(connection: PgConnection) -> bytes | None:
-            asked = "select row from dragoman.responses where owner = $1 and id = $2"
-            found: bytes | None = await connection.fetchval(asked, owner, response_id)
+            statement = "select row from dragoman.responses where owner = $1 and id = $2"
+            found: bytes | None = await connection.fetchval(statement, owner, response_id)
             return found
 
         row = self._run(work)
@@ -84,8 +84,8 @@ class PostgresResponseStore:
 
     def is_foreign(self, owner: str, response_id: str) -> bool:
         async def work(connection: PgConnection) -> bool:
-            asked = "select exists (select from dragoman.responses where id = $1 and owner <> $2)"
-            found: bool = await connection.fetchval(asked, response_id, owner)
+            statement = "select exists (select from dragoman.responses where id = $1 and owner <> $2)"
+            found: bool = await connection.fetchval(statement, response_id, owner)
             return found
 
         return self._run(work)
@@ -99,8 +99,8 @@ class PostgresResponseStore:
 
     def delete(self, owner: str, response_id: str) -> bool:
         async def work(connection: PgConnection) -> bool:
-            asked = "delete from dragoman.responses where owner = $1 and id = $2"
-            return str(await connection.execute(asked, owner, response_id)) != "DELETE 0"
+            statement = "delete from dragoman.responses where owner = $1 and id = $2"
+            return str(await connection.execute(statement, owner, response_id)) != "DELETE 0"
 
         return self._run(work)
 
@@ -117,8 +117,8 @@ class PostgresResponseStore:
 
     def find_owners(self, names: Collection[str]) -> dict[str, str]:
         async def work(connection: PgConnection) -> dict[str, str]:
-            asked = "select name, owner from dragoman.owned where name = any($1)"
-            return {row[0]: row[1] for row in await connection.fetch(asked, list(names))}
+            statement = "select name, owner from dragoman.owned where name = any($1)"
+            return {row[0]: row[1] for row in await connection.fetch(statement, list(names))}
 
         return self._run(work)
 
@@ -172,8 +172,8 @@ class PostgresStateStore:
 
     def get(self, owner: str, keys: Sequence[str]) -> dict[str, bytes]:
         async def work(connection: PgConnection) -> dict[str, bytes]:
-            asked = "select key, state from dragoman.reasoning_state where owner = $1 and key = any($2)"
-            return {row[0]: row[1] for row in await connection.fetch(asked, owner, list(keys))}
+            statement = "select key, state from dragoman.reasoning_state where owner = $1 and key = any($2)"
+            return {row[0]: row[1] for row in await connection.fetch(statement, owner, list(keys))}
 
         return self._run(work) or {}
 

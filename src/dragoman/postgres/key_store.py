@@ -129,8 +129,10 @@ class PostgresKeyStore(KeyRules):
 
     def read_audit(self, most: int = 100, before: int | None = None) -> list[AuditRow]:
         async def work(connection: PgConnection) -> list[Any]:
-            asked = "select * from dragoman.audit where $1::bigint is null or number < $1 order by number desc limit $2"
-            return list(await connection.fetch(asked, before, most))
+            statement = (
+                "select * from dragoman.audit where $1::bigint is null or number < $1 order by number desc limit $2"
+            )
+            return list(await connection.fetch(statement, before, most))
 
         return [
             AuditRow(
@@ -190,8 +192,8 @@ async def _lock(connection: PgConnection) -> KeyTable:
     return found[1]
 
 
-async def _read(connection: PgConnection, asked: str) -> tuple[int, KeyTable] | None:
-    install = await connection.fetchrow(asked)
+async def _read(connection: PgConnection, statement: str) -> tuple[int, KeyTable] | None:
+    install = await connection.fetchrow(statement)
     if install is None:
         return None
     rows = await connection.fetch(f"select {_COLUMNS} from dragoman.keys order by created, id")  # noqa: S608

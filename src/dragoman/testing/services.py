@@ -48,11 +48,11 @@ def embed(dialect: Dialect, path: str, body: JsonObject) -> Any:
     return dialect.embeddings.encode_reply(_find_vectors(asked), asked)
 
 
-def _find_vectors(asked: EmbeddingRequest) -> Vectors:
-    size = asked.size if asked.size is not None and asked.size <= MAX_NUMBERS else 8
-    texts = [str(item) for item in asked.inputs]
+def _find_vectors(request: EmbeddingRequest) -> Vectors:
+    size = request.size if request.size is not None and request.size <= MAX_NUMBERS else 8
+    texts = [str(item) for item in request.inputs]
     rows = [list(demo_embedding(text, size)) for text in texts]
-    return Vectors(rows=rows, model=asked.model, tokens=sum(len(text.split()) for text in texts))
+    return Vectors(rows=rows, model=request.model, tokens=sum(len(text.split()) for text in texts))
 
 
 # ---------------------------------------------------------------- speech

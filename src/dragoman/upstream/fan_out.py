@@ -102,15 +102,15 @@ class FanOutAnswer:
         """The events of one copy. It is read until its end."""
         number = self._reading.pop(ready)
         try:
-            heard = ready.result()
+            arrived = ready.result()
         except UpstreamError as error:
             return self._fail(error.failure)
         except DragomanError as error:  # another target than the first copy's may have to refuse the request
             return self._fail(Failure(kind="invalid_request", message=str(error)))
-        if isinstance(heard, UpstreamAnswer):
-            self._begun[number] = heard
-        events = list(self._renumber(heard.events, number)) if isinstance(heard, Piece) else []
-        if heard is None or number in self._ends:
+        if isinstance(arrived, UpstreamAnswer):
+            self._begun[number] = arrived
+        events = list(self._renumber(arrived.events, number)) if isinstance(arrived, Piece) else []
+        if arrived is None or number in self._ends:
             events += self._end(number)
         elif not self._over:
             self._reading[asyncio.create_task(self._begun[number].next())] = number

@@ -191,8 +191,8 @@ async def _add_details(
             except (UpstreamError, DecodeError):
                 return model
 
-    asked = [model for model in models[:MOST_DETAILS] if details.wanted(model)]
-    answers = dict(zip((model.name for model in asked), await asyncio.gather(*map(add, asked)), strict=True))
+    unknown = [model for model in models[:MOST_DETAILS] if details.wanted(model)]
+    answers = dict(zip((model.name for model in unknown), await asyncio.gather(*map(add, unknown)), strict=True))
     return [answers.get(model.name, model) for model in models]
 
 

@@ -60,8 +60,12 @@ class RouteRule(Struct, frozen=True, kw_only=True):
 
 
 def _thinks(request: Request) -> bool:
-    asked = request.reasoning
-    return asked is not None and asked.mode != "off" and (asked.mode, asked.effort, asked.budget) != (None, None, None)
+    setting = request.reasoning
+    return (
+        setting is not None
+        and setting.mode != "off"
+        and (setting.mode, setting.effort, setting.budget) != (None, None, None)
+    )
 
 
 def _shows_images(request: Request) -> bool:

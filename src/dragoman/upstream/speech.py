@@ -53,25 +53,26 @@ def find_speech(dialect: Dialect) -> SpeechCodec:
     return dialect.speech
 
 
-def hear_answer(dialect: Dialect, raw: bytes, *, said: str) -> Sound:
-    """The sound of an upstream's answer; UpstreamError when it holds none. `said`: its form, if unclear."""
+def read_sound(dialect: Dialect, raw: bytes, *, form: str) -> Sound:
+    """The sound of an upstream's answer; UpstreamError when it holds none. `form`: the form to assume if its bytes do
+    not show it."""
     decode = find_speech(dialect).decode_reply
     if decode is None:
-        return hear(raw, said=said)
+        return make_sound(raw, form=form)
     try:
         data, kind = decode(load_json(raw))
     except DecodeError as error:
         raise UpstreamError(malformed("the upstream's answer holds no sound")) from error
     rate = re.search(r"rate=(\d+)", kind)
-    heard = hear(data)
-    return Sound(data, "pcm", int(rate[1]) if rate else RATE) if heard.form == "pcm" else heard
+    sound = make_sound(data)
+    return Sound(data, "pcm", int(rate[1]) if rate else RATE) if sound.form == "pcm" else sound
 
 
-def hear(data: bytes, *, said: str = "pcm") -> Sound:
-    """A sound from its bytes. Its form is what the first bytes show, else what `said` says."""
+def make_sound(data: bytes, *, form: str = "pcm") -> Sound:
+    """A sound from its bytes. Its form is what the first bytes show, else `form`."""
     if not data:
         raise UpstreamError(malformed("the upstream's answer holds no sound"))
-    return Sound(data, sniff_sound(data) or said)
+    return Sound(data, sniff_sound(data) or form)
 
 
 def speak_demo(body: JsonObject) -> Sound:

@@ -60,21 +60,21 @@ def decode_embedding_request(wire: WireRequest) -> EmbeddingRequest:
     return EmbeddingRequest(model=read_model(body), inputs=inputs, size=read_size(body, "dimensions"))
 
 
-def encode_embedding_request(asked: EmbeddingRequest) -> WireRequest:
-    refuse_token_numbers(asked, NAME)
-    body: JsonObject = {"model": asked.model, "input": asked.inputs}
-    return WireRequest(path=EMBED_PATH, body=body | ({"dimensions": asked.size} if asked.size else {}))
+def encode_embedding_request(request: EmbeddingRequest) -> WireRequest:
+    refuse_token_numbers(request, NAME)
+    body: JsonObject = {"model": request.model, "input": request.inputs}
+    return WireRequest(path=EMBED_PATH, body=body | ({"dimensions": request.size} if request.size else {}))
 
 
 def decode_embedding_reply(body: Json, model: str) -> Vectors:
     return Vectors(rows=list(body["embeddings"]), model=model, tokens=body.get("prompt_eval_count") or 0)
 
 
-def encode_embedding_reply(found: Vectors, asked: EmbeddingRequest) -> JsonObject:
-    if asked.form == OLD:
+def encode_embedding_reply(found: Vectors, request: EmbeddingRequest) -> JsonObject:
+    if request.form == OLD:
         return {"embedding": found.rows[0] if found.rows else []}
     times = {"total_duration": 0, "load_duration": 0}
-    return {"model": asked.model, "embeddings": found.rows, **times, "prompt_eval_count": found.tokens}
+    return {"model": request.model, "embeddings": found.rows, **times, "prompt_eval_count": found.tokens}
 
 
 EMBEDDINGS = EmbeddingsCodec(

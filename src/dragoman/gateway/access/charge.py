@@ -208,10 +208,10 @@ def charge_at_once(scope: "Scope", tokens: int) -> bool:
     return True
 
 
-def bound_output(asked: int | None) -> int | None:
+def bound_output(limit: int | None) -> int | None:
     """How many tokens an answer may have, for limits and budgets; None is "not said". A number below zero is no number
     of tokens (some servers take it for "no limit"): it would be counted as tokens that are given back."""
-    return None if asked is None or asked < 0 else min(asked, MOST_OUTPUT)
+    return None if limit is None or limit < 0 else min(limit, MOST_OUTPUT)
 
 
 async def reserve(

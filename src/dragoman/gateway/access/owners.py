@@ -185,13 +185,13 @@ async def find_forbidden(gateway: "Gateway", holder: Holder, names: Collection[s
     """The first name that a key may not use; "" if it may use all."""
     now = gateway.now
     shared = now.settings.shared_ids
-    asked = sorted(name for name in names if not shared or not matches(shared, name))
-    if not asked:
+    unshared = sorted(name for name in names if not shared or not matches(shared, name))
+    if not unshared:
         return ""
-    owners = await asyncio.to_thread(gateway.store.find_owners, asked)
+    owners = await asyncio.to_thread(gateway.store.find_owners, unshared)
     alone = not now.access.keys.several and now.access.tokens is None
     usual = holder.id if alone else ""  # the owner of a thing that is not known here
-    return next((name for name in asked if owners.get(name, usual) != holder.id), "")
+    return next((name for name in unshared if owners.get(name, usual) != holder.id), "")
 
 
 def _unknown(name: str) -> Failure:

@@ -65,10 +65,10 @@ def _load(path: Path, read: Callable[[dict[str, Any]], T]) -> T:
 
 
 def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) -> Settings:
-    said = fill_in(_merge_server(data, file), file, env)
-    table = read_struct(said, ConfigFile, file)
-    rows = _read_rows(said, file)
-    providers = said.get("providers") or said.get("upstreams") or _legacy_provider(table)
+    values = fill_in(_merge_server(data, file), file, env)
+    table = read_struct(values, ConfigFile, file)
+    rows = _read_rows(values, file)
+    providers = values.get("providers") or values.get("upstreams") or _legacy_provider(table)
     if not table.proxy:
         env = without_proxies(env)
     upstreams, found = _upstreams(table, providers, file, env, rows)
@@ -97,7 +97,7 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
         source=file,
         found=found,
         says_providers=bool(providers) or table.demo is not None,
-        says_keys=table.client_keys is not None or table.keys is not None or "key" in said,
+        says_keys=table.client_keys is not None or table.keys is not None or "key" in values,
     )
 
 
@@ -139,9 +139,9 @@ def _fill_in(value: Any, file: str, env: Mapping[str, str], path: tuple[str, ...
 # ---------------------------------------------------------------- what the types of the keys do not say
 
 
-def _read_rows(said: Mapping[str, Any], file: str) -> Rows | None:
+def _read_rows(values: Mapping[str, Any], file: str) -> Rows | None:
     """All kinds and families, if the file has some of its own."""
-    own = {name: said[name] for name in ROWS if name in said}
+    own = {name: values[name] for name in ROWS if name in values}
     return add_rows(load_rows(), own, file) if own else None
 
 
@@ -150,8 +150,8 @@ def _legacy_provider(table: ConfigFile) -> dict[str, dict[str, Any]]:
     if table.api_key is None and table.models is None:
         return {}
     row = {"api_key": table.api_key, "models": table.models, "rpm": table.rpm}
-    said = {name: value for name, value in row.items() if value is not None}
-    return {guess_provider(texts(table.models)): said}
+    present = {name: value for name, value in row.items() if value is not None}
+    return {guess_provider(texts(table.models)): present}
 
 
 def _upstreams(

@@ -18,16 +18,16 @@ _LINE = re.compile(r"\(at line (\d+), column \d+\)|\(at end of document\)|: line
 
 
 def find_file(folder: Path, env: Mapping[str, str]) -> Path | None:
-    said = env.get("DRAGOMAN_CONFIG")
-    if said:
-        return Path(said)
+    path = env.get("DRAGOMAN_CONFIG")
+    if path:
+        return Path(path)
     return next((folder / name for name in FILES if (folder / name).is_file()), None)
 
 
 def state_folder(env: Mapping[str, str]) -> Path:
     """Where keys and stored responses live."""
-    if said := env.get("DRAGOMAN_HOME"):
-        return Path(said)
+    if folder := env.get("DRAGOMAN_HOME"):
+        return Path(folder)
     home = str(Path(os.path.expanduser("~")) / ".local" / "state")
     base = env.get("XDG_STATE_HOME") or env.get("LOCALAPPDATA") or home  # the second one is Windows'
     return Path(base) / "dragoman"

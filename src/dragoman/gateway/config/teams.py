@@ -93,10 +93,10 @@ def read_key(name: str, table: FileKeyTable, file: str) -> FileKey:
 
 
 def read_grant(table: FileTeamTable, at: str, file: str) -> Grant:
-    said = {name: getattr(table, name) for name in Grant.__struct_fields__}
-    listed = {name: texts(said[name]) for name in ("models", "tools") if said[name] is not None}
+    fields = {name: getattr(table, name) for name in Grant.__struct_fields__}
+    listed = {name: texts(fields[name]) for name in ("models", "tools") if fields[name] is not None}
     try:
-        return check_grant(Grant(**{**said, **listed}))
+        return check_grant(Grant(**{**fields, **listed}))
     except ValueError as error:
         name, _, why = str(error).partition(": ")
         raise ConfigError(file, f"{at}.{name}", why) from error

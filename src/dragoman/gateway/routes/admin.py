@@ -70,7 +70,7 @@ from dragoman.upstream.attempts import is_large, off_loop
 BASE = "/admin/v1"
 
 
-async def show_openapi(asked: AdminRequest) -> JsonObject:
+async def show_openapi(request: AdminRequest) -> JsonObject:
     return openapi()
 
 

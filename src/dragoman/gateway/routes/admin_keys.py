@@ -31,8 +31,8 @@ USUAL_ROWS = 100
 MOST_ROWS = 1000  # in one answer
 
 
-def list_keys(asked: AdminRequest) -> Keys:
-    table, keys = asked.store.read(), asked.gateway.now.access.keys
+def list_keys(request: AdminRequest) -> Keys:
+    table, keys = request.store.read(), request.gateway.now.access.keys
     rows = [_view(row) for row in table.rows] if table is not None else []
     return Keys(keys=[*rows, *view_file_keys(keys)])
 
@@ -55,58 +55,58 @@ def view_file_keys(keys: ClientKeys) -> list[KeyView]:
     ]
 
 
-def show_key(asked: AdminRequest) -> KeyView:
-    found = next((key for key in list_keys(asked).keys if key.id == asked.groups["id"]), None)
-    return found or missing("key", asked.groups["id"])
+def show_key(request: AdminRequest) -> KeyView:
+    found = next((key for key in list_keys(request).keys if key.id == request.groups["id"]), None)
+    return found or missing("key", request.groups["id"])
 
 
-def new_key(asked: AdminRequest) -> KeyMade:
-    said: NewKey = asked.body
-    more = {"admin": said.admin, "team": said.team, "grant": said.grant, "expires": said.expires}
-    key = asked.store.new(said.name, **more, who=asked.who)  # type: ignore[arg-type]  # as NewKey has them
+def new_key(request: AdminRequest) -> KeyMade:
+    body: NewKey = request.body
+    more = {"admin": body.admin, "team": body.team, "grant": body.grant, "expires": body.expires}
+    key = request.store.new(body.name, **more, who=request.who)  # type: ignore[arg-type]  # as NewKey has them
     return KeyMade(id=key.split("-")[1], key=key)
 
 
-def edit_key(asked: AdminRequest) -> KeyView:
-    said: EditKey = asked.body
-    change = KeyChange(name=said.name, team=said.team, expires=said.expires, grant=said.grant)
-    row = asked.store.edit(asked.groups["id"], change, asked.who)
-    return _view(row) if row is not None else missing("key", asked.groups["id"])
+def edit_key(request: AdminRequest) -> KeyView:
+    body: EditKey = request.body
+    change = KeyChange(name=body.name, team=body.team, expires=body.expires, grant=body.grant)
+    row = request.store.edit(request.groups["id"], change, request.who)
+    return _view(row) if row is not None else missing("key", request.groups["id"])
 
 
-def rotate_key(asked: AdminRequest) -> KeyMade:
-    key = asked.store.rotate(asked.groups["id"], asked.body.grace_s, asked.who)
-    return KeyMade(id=asked.groups["id"], key=key) if key is not None else missing("key", asked.groups["id"])
+def rotate_key(request: AdminRequest) -> KeyMade:
+    key = request.store.rotate(request.groups["id"], request.body.grace_s, request.who)
+    return KeyMade(id=request.groups["id"], key=key) if key is not None else missing("key", request.groups["id"])
 
 
-def revoke_key(asked: AdminRequest) -> Done:
-    done = asked.store.revoke(asked.groups["id"], asked.who)
-    return Done(done=True) if done else missing("key", asked.groups["id"])
+def revoke_key(request: AdminRequest) -> Done:
+    done = request.store.revoke(request.groups["id"], request.who)
+    return Done(done=True) if done else missing("key", request.groups["id"])
 
 
-def list_teams(asked: AdminRequest) -> Teams:
-    table = asked.store.read()
-    file = asked.gateway.now.settings.teams.teams
+def list_teams(request: AdminRequest) -> Teams:
+    table = request.store.read()
+    file = request.gateway.now.settings.teams.teams
     stored = table.rows if table is not None else ()
-    rows: list[KeyRow | KeyView] = [*stored, *view_file_keys(asked.gateway.now.access.keys)]
+    rows: list[KeyRow | KeyView] = [*stored, *view_file_keys(request.gateway.now.access.keys)]
     grants = {**(table.teams if table is not None else {}), **file}
     counts = {name: sum(row.team == name and not row.revoked for row in rows) for name in grants}
     return Teams(teams=[TeamView(name=name, grant=grant, keys=counts[name]) for name, grant in grants.items()])
 
 
-def set_team(asked: AdminRequest) -> TeamView:
-    name = asked.groups["name"]
-    return TeamView(name=name, grant=asked.store.set_team(name, asked.body, asked.who))
+def set_team(request: AdminRequest) -> TeamView:
+    name = request.groups["name"]
+    return TeamView(name=name, grant=request.store.set_team(name, request.body, request.who))
 
 
-def drop_team(asked: AdminRequest) -> Done:
-    done = asked.store.drop_team(asked.groups["name"], asked.who)
-    return Done(done=True) if done else missing("team", asked.groups["name"])
+def drop_team(request: AdminRequest) -> Done:
+    done = request.store.drop_team(request.groups["name"], request.who)
+    return Done(done=True) if done else missing("team", request.groups["name"])
 
 
-def read_audit(asked: AdminRequest) -> Audit:
-    before = _number(asked, "before", 0)
-    return Audit(audit=asked.store.read_audit(_limit(asked), before or None))
+def read_audit(request: AdminRequest) -> Audit:
+    before = _number(request, "before", 0)
+    return Audit(audit=request.store.read_audit(_limit(request), before or None))
 
 
 def _view(row: KeyRow) -> KeyView:
@@ -114,21 +114,21 @@ def _view(row: KeyRow) -> KeyView:
     return KeyView(**{name: getattr(row, name) for name in names})
 
 
-def list_budgets(asked: AdminRequest) -> Budgets:
-    accounts = list(_accounts(asked).values())
-    now = asked.gateway.wall()
-    with closing(open_budgets(asked.folder, asked.gateway.database)) as store:
+def list_budgets(request: AdminRequest) -> Budgets:
+    accounts = list(_accounts(request).values())
+    now = request.gateway.wall()
+    with closing(open_budgets(request.folder, request.gateway.database)) as store:
         found = store.read(budgets.make_lines(accounts, now))
     return Budgets(budgets=[_budget(account, spent, now) for account, spent in zip(accounts, found, strict=True)])
 
 
-def _accounts(asked: AdminRequest) -> dict[str, Account]:
+def _accounts(request: AdminRequest) -> dict[str, Account]:
     """Every key and team with a budget."""
-    table = asked.store.read()
-    teams = {team.name: team.grant for team in list_teams(asked).teams}
+    table = request.store.read()
+    teams = {team.name: team.grant for team in list_teams(request).teams}
     rows = [row for row in (table.rows if table is not None else ()) if row.revoked is None]
     holders = [make_holder(row.id, row.name, row.grant) for row in rows]
-    holders += [holder for holder, _ in asked.gateway.now.access.keys.file_keys]
+    holders += [holder for holder, _ in request.gateway.now.access.keys.file_keys]
     holders += [make_holder("", "", NO_GRANT, team=name, team_grant=grant) for name, grant in teams.items()]
     return {account.name: account for holder in holders for account in holder.budgeted}
 
@@ -146,39 +146,39 @@ def _budget(account: Account, spent: budgets.Spent, now: float) -> BudgetView:
     )
 
 
-def read_usage(asked: AdminRequest) -> UsageReport:
-    by = [word.strip() for word in asked.query.get("by", "team,model").split(",") if word.strip()]
-    since, until, where = _span(asked)
-    with _ledger(asked) as store:
+def read_usage(request: AdminRequest) -> UsageReport:
+    by = [word.strip() for word in request.query.get("by", "team,model").split(",") if word.strip()]
+    since, until, where = _span(request)
+    with _ledger(request) as store:
         return UsageReport(usage=[line.sums for line in usage.make_report(store, by, since, until, where)])
 
 
-def read_ledger(asked: AdminRequest) -> Page:
-    since, until, where = _span(asked)
-    with _ledger(asked) as store:
-        return store.page(since, until, where, asked.query.get("cursor", ""), _limit(asked))
+def read_ledger(request: AdminRequest) -> Page:
+    since, until, where = _span(request)
+    with _ledger(request) as store:
+        return store.page(since, until, where, request.query.get("cursor", ""), _limit(request))
 
 
-def _ledger(asked: AdminRequest) -> closing[Ledger]:
-    return closing(open_ledger(asked.folder, asked.gateway.database))
+def _ledger(request: AdminRequest) -> closing[Ledger]:
+    return closing(open_ledger(request.folder, request.gateway.database))
 
 
-def _span(asked: AdminRequest) -> tuple[float, float, dict[str, str]]:
-    now = asked.gateway.wall()
-    since = usage.read_since(asked.query.get("since", "7d"), now)
-    until = usage.read_since(asked.query["until"], now) if "until" in asked.query else now
-    where = {name: asked.query[name] for name in SPAN[2:] if name in asked.query}
+def _span(request: AdminRequest) -> tuple[float, float, dict[str, str]]:
+    now = request.gateway.wall()
+    since = usage.read_since(request.query.get("since", "7d"), now)
+    until = usage.read_since(request.query["until"], now) if "until" in request.query else now
+    where = {name: request.query[name] for name in SPAN[2:] if name in request.query}
     if "key_name" in where:  # `key` would be a client's secret
         where["key"] = where.pop("key_name")
     return since, until, where
 
 
-def _limit(asked: AdminRequest) -> int:
-    return min(_number(asked, "limit", USUAL_ROWS), MOST_ROWS)
+def _limit(request: AdminRequest) -> int:
+    return min(_number(request, "limit", USUAL_ROWS), MOST_ROWS)
 
 
-def _number(asked: AdminRequest, name: str, usual: int) -> int:
-    said = asked.query.get(name)
-    if said is not None and not (said.isdecimal() and len(said) < 16):
+def _number(request: AdminRequest, name: str, usual: int) -> int:
+    text = request.query.get(name)
+    if text is not None and not (text.isdecimal() and len(text) < 16):
         raise ValueError(f"{name}: expected a whole number")
-    return usual if said is None else int(said)
+    return usual if text is None else int(text)

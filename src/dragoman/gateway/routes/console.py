@@ -167,8 +167,8 @@ async def serve_live_traffic(gateway: Gateway, http: HttpRequest, match: Match) 
     return HttpResponse(200, headers=headers, stream=run, close=close)
 
 
-def read_number(asked: dict[str, list[str]], name: str) -> int | None:
-    found = asked.get(name, [""])[0]
+def read_number(query: dict[str, list[str]], name: str) -> int | None:
+    found = query.get(name, [""])[0]
     if not found:
         return None
     if not found.isdecimal() or len(found) > MOST_DIGITS:
@@ -296,38 +296,38 @@ def _translate_body(data: bytes) -> HttpResponse:
     return json_response(msgspec.to_builtins(translate(read_json(data, Translate))))
 
 
-def translate(asked: Translate) -> Translations:
+def translate(request: Translate) -> Translations:
     """A text in every dialect but its own."""
-    data = asked.text.encode("utf-8", "surrogatepass")
+    data = request.text.encode("utf-8", "surrogatepass")
     if len(data) > MOST_BYTES:
         raise DecodeError(f"the text has {len(data)} bytes, at most {MOST_BYTES} are translated")
     check_cost(data)
-    source = find_source(data, asked)
+    source = find_source(data, request)
     return Translations(
-        source=source, results=tuple(translate_to(data, asked, source, to) for to in ORDER if to != source)
+        source=source, results=tuple(translate_to(data, request, source, to) for to in ORDER if to != source)
     )
 
 
-def find_source(data: bytes, asked: Translate) -> str:
-    if asked.source != AUTO:
-        if asked.source not in NAMES:
+def find_source(data: bytes, request: Translate) -> str:
+    if request.source != AUTO:
+        if request.source not in NAMES:
             raise DecodeError(
-                f"expected a dialect ({', '.join(NAMES)}) or {AUTO}, found {asked.source[:50]!r}", "/source"
+                f"expected a dialect ({', '.join(NAMES)}) or {AUTO}, found {request.source[:50]!r}", "/source"
             )
-        return asked.source
+        return request.source
     frame = first_frame(data)
     if frame is None:
         raise DecodeError("there is no whole JSON object in the text")
-    return recognise(frame, asked.what).name
+    return recognise(frame, request.what).name
 
 
-def translate_to(data: bytes, asked: Translate, source: str, to: str) -> Translation:
+def translate_to(data: bytes, request: Translate, source: str, to: str) -> Translation:
     try:
-        if asked.what == "stream":
+        if request.what == "stream":
             converter = StreamConverter(source, to)
             text = converter.feed(data) + converter.close()
             return Translation(dialect=to, value=text.decode("utf-8", "replace"), notes=tuple(converter.notes.items))
-        done = (convert if asked.what == "request" else convert_reply)(data, to=to, source=source)
+        done = (convert if request.what == "request" else convert_reply)(data, to=to, source=source)
         return Translation(dialect=to, value=done.body, notes=tuple(done.notes))
     except DragomanError as error:
         return Translation(dialect=to, error=str(error))

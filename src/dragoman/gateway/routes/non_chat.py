@@ -31,7 +31,7 @@ from dragoman.upstream.attempts import BIG_BYTES, Job, is_large, off_loop
 from dragoman.upstream.failures import malformed
 from dragoman.upstream.render import choose_dialect
 from dragoman.upstream.spec import DEMO, Target
-from dragoman.upstream.speech import FORMS, Sound, find_speech, hear_answer, shape_sound, speak_demo
+from dragoman.upstream.speech import FORMS, Sound, find_speech, read_sound, shape_sound, speak_demo
 from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.wire import WireRequest
 
@@ -104,26 +104,26 @@ async def serve_embeddings(gateway: Gateway, http: HttpRequest, match: Match) ->
     return await off_loop(many, lambda: json_response(codec.encode_reply(found, asked)))
 
 
-async def embed(gateway: Gateway, http: HttpRequest, dialect: Dialect, asked: EmbeddingRequest) -> Vectors:
-    check_model(gateway.now, http.holder, asked.model)
-    targets = gateway.now.targets(asked.model, lambda: 0.0)
+async def embed(gateway: Gateway, http: HttpRequest, dialect: Dialect, request: EmbeddingRequest) -> Vectors:
+    check_model(gateway.now, http.holder, request.model)
+    targets = gateway.now.targets(request.model, lambda: 0.0)
     if targets and targets[0][0].spec.kind == DEMO:
-        return await asyncio.to_thread(_embed_demo, asked, targets[0][1].model)
+        return await asyncio.to_thread(_embed_demo, request, targets[0][1].model)
 
     def form(there: Dialect, model: str) -> WireRequest:
         if there.embeddings is None:
             raise unsupported(f"{there.name} has no embeddings")
-        return there.embeddings.encode_request(replace(asked, model=model))
+        return there.embeddings.encode_request(replace(request, model=model))
 
-    tokens = sum(len(str(text)) for text in asked.inputs) // CHARS_PER_TOKEN
-    answer = await ask(gateway, http, "embeddings", dialect, asked.model, form, tokens)
+    tokens = sum(len(str(text)) for text in request.inputs) // CHARS_PER_TOKEN
+    answer = await ask(gateway, http, "embeddings", dialect, request.model, form, tokens)
     try:
         codec = answer.dialect.embeddings
         if codec is None:
             raise ValueError("no embeddings")
         big = len(answer.raw) > BIG_BYTES
         found = await off_loop(big, lambda: codec.decode_reply(load_json(answer.raw), answer.target.model))
-        if len(found.rows) != len(asked.inputs):
+        if len(found.rows) != len(request.inputs):
             raise ValueError("not one for each")
         if isinstance(http.scope, Scope) and found.tokens is not None:
             http.scope.usage = Usage(input=found.tokens, output=0)
@@ -135,14 +135,14 @@ async def embed(gateway: Gateway, http: HttpRequest, dialect: Dialect, asked: Em
             http.scope.finish()
 
 
-def _embed_demo(asked: EmbeddingRequest, model: str) -> Vectors:
+def _embed_demo(request: EmbeddingRequest, model: str) -> Vectors:
     from dragoman.demo.model import demo_embedding  # most gateways have no demo model
 
-    size = asked.size or 8
-    if size * len(asked.inputs) > MOST_NUMBERS:
+    size = request.size or 8
+    if size * len(request.inputs) > MOST_NUMBERS:
         raise DecodeError(f"the demo model writes at most {MOST_NUMBERS} numbers in one answer")
-    rows = [list(demo_embedding(str(text), size)) for text in asked.inputs]
-    return Vectors(rows=rows, model=model, tokens=sum(len(str(text).split()) for text in asked.inputs))
+    rows = [list(demo_embedding(str(text), size)) for text in request.inputs]
+    return Vectors(rows=rows, model=model, tokens=sum(len(str(text).split()) for text in request.inputs))
 
 
 # ---------------------------------------------------------------- speech
@@ -171,12 +171,12 @@ async def serve_speech(gateway: Gateway, http: HttpRequest, match: Match) -> Htt
     answer = await ask(gateway, http, "speech", match.route.dialect, model, form, tokens)
     try:
         big = len(answer.raw) > BIG_BYTES
-        heard = await off_loop(big, hear_answer, answer.dialect, answer.raw, said=wanted or "mp3")
+        sound = await off_loop(big, read_sound, answer.dialect, answer.raw, form=wanted or "mp3")
         if find_speech(answer.dialect).decode_reply is not None:
-            return _respond(await shape_sound(heard, wanted))
-        if wanted is not None and _differs(heard.form, wanted):  # some servers speak one form whatever is asked
-            return _respond(await shape_sound(heard, wanted))
-        return HttpResponse(200, answer.raw, headers={"content-type": heard.media_type})
+            return _respond(await shape_sound(sound, wanted))
+        if wanted is not None and _differs(sound.form, wanted):  # some servers speak one form whatever is asked
+            return _respond(await shape_sound(sound, wanted))
+        return HttpResponse(200, answer.raw, headers={"content-type": sound.media_type})
     finally:
         if http.scope is not None:
             http.scope.finish()

@@ -75,8 +75,8 @@ class SqliteStateStore(SqliteStore):
         return self._ask(lambda db: self._select(db, owner, keys)) or {}
 
     def _select(self, db: sqlite3.Connection, owner: str, keys: Sequence[str]) -> dict[str, bytes]:
-        asked = "select state from reasoning_state where owner = ? and key = ?"
-        rows = ((key, db.execute(asked, (owner, key)).fetchone()) for key in keys)
+        statement = "select state from reasoning_state where owner = ? and key = ?"
+        rows = ((key, db.execute(statement, (owner, key)).fetchone()) for key in keys)
         return {key: row[0] for key, row in rows if row is not None}
 
     def _make_tables(self, db: sqlite3.Connection) -> None:

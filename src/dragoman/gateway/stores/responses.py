@@ -113,17 +113,17 @@ class SqliteResponseStore(SqliteStore):
         db.commit()
 
     def get(self, owner: str, response_id: str) -> StoredResponse | None:
-        asked = "select row from responses where owner = ? and id = ?"
-        found = self._ask(lambda db: db.execute(asked, (owner, response_id)).fetchone())
+        statement = "select row from responses where owner = ? and id = ?"
+        found = self._ask(lambda db: db.execute(statement, (owner, response_id)).fetchone())
         return None if found is None else read_row(found[0])
 
     def is_foreign(self, owner: str, response_id: str) -> bool:
-        asked = "select 1 from responses where id = ? and owner <> ? limit 1"
-        return self._ask(lambda db: db.execute(asked, (response_id, owner)).fetchone()) is not None
+        statement = "select 1 from responses where id = ? and owner <> ? limit 1"
+        return self._ask(lambda db: db.execute(statement, (response_id, owner)).fetchone()) is not None
 
     def list_ids(self, owner: str, prefix: str, most: int) -> list[str]:
-        asked = "select id from responses where owner = ? and id >= ? and id < ? order by created desc limit ?"
-        rows = self._ask(lambda db: db.execute(asked, (owner, prefix, prefix + "\x7f", most)).fetchall())
+        statement = "select id from responses where owner = ? and id >= ? and id < ? order by created desc limit ?"
+        rows = self._ask(lambda db: db.execute(statement, (owner, prefix, prefix + "\x7f", most)).fetchall())
         return [row[0] for row in rows]
 
     def delete(self, owner: str, response_id: str) -> bool:
@@ -147,8 +147,8 @@ class SqliteResponseStore(SqliteStore):
         db.commit()
 
     def find_owners(self, names: Collection[str]) -> dict[str, str]:
-        asked = "select owner from owned where name = ?"
-        rows = self._ask(lambda db: [(name, db.execute(asked, (name,)).fetchone()) for name in names])
+        statement = "select owner from owned where name = ?"
+        rows = self._ask(lambda db: [(name, db.execute(statement, (name,)).fetchone()) for name in names])
         return {name: row[0] for name, row in rows if row is not None}
 
     def _make_tables(self, db: sqlite3.Connection) -> None:

@@ -104,9 +104,9 @@ class SqliteKeyStore(KeyRules):
                 db.execute("insert or replace into teams values (?, ?)", (write.team, granted))
             elif write.team is not None:
                 db.execute("delete from teams where name = ?", (write.team,))
-            told = [msgspec.json.encode(value).decode() for value in (write.before, write.after)]
+            changed = [msgspec.json.encode(value).decode() for value in (write.before, write.after)]
             asked = "insert into audit (at, who, what, subject, before, after) values (?, ?, ?, ?, ?, ?)"
-            db.execute(asked, (self._clock(), who or find_person(), write.what, write.subject, *told))
+            db.execute(asked, (self._clock(), who or find_person(), write.what, write.subject, *changed))
         return True
 
     @contextmanager

@@ -150,8 +150,8 @@ class TrafficStore(SqliteStore):
             failed[name] = failed.get(name, 0) + bad
         return {name: _latency(sorted(values), failed[name]) for name, values in times.items()}
 
-    def _find(self, asked: str, values: tuple[str | int, ...]) -> list[TrafficRow]:
-        found = self._run(lambda db: db.execute(asked, values).fetchall())
+    def _find(self, statement: str, values: tuple[str | int, ...]) -> list[TrafficRow]:
+        found = self._run(lambda db: db.execute(statement, values).fetchall())
         return [_make(row) for row in found]
 
     def _make_tables(self, db: sqlite3.Connection) -> None:
