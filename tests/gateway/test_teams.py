@@ -113,6 +113,21 @@ def test_a_key_sees_and_uses_only_its_models(office: Open, store: SqliteKeyStore
         assert (said.status, said.json["error"]["type"]) == (403, "permission_error")
 
 
+@pytest.mark.parametrize("named", [{"models": ["other"]}, {"fallbacks": [{"model": "other"}]}, {"preset": "other"}])
+def test_a_key_names_no_other_models_for_the_case_that_one_fails(
+    office: Open, store: SqliteKeyStore, named: dict[str, Any]
+) -> None:
+    """OpenRouter takes the next model of `models` if the first one fails: one that was neither checked nor priced."""
+    narrow, poor = store.new("ada", grant=Grant(models=("gpt-*",))), store.new("bob", grant=Grant(budget="9 USD/day"))
+    with office() as here:
+        assert [chat(here.url, key, "gpt-x", **named).status for key in (narrow, poor, store.new("eve"))] == [
+            403,
+            403,
+            200,
+        ]
+        assert chat(here.url, narrow, "gpt-x", models=["gpt-x"]).status == 200
+
+
 def test_a_team_narrows_what_its_keys_may_use(office: Open, store: SqliteKeyStore) -> None:
     key = store.new("ada", team="web", grant=Grant(models=("gpt-*", "other")))
     store.set_team("web", GrantChange(models=("other",)))

@@ -18,7 +18,7 @@ from dragoman.dialects.canonical import NAME as CANONICAL
 from dragoman.errors import DecodeError, DragomanError, LossError, UpstreamError
 from dragoman.exchange import HOP, ClientRequest, read_request
 from dragoman.failure import Failure
-from dragoman.gateway.access.charge import begin_charge, bound_output, may_use
+from dragoman.gateway.access.charge import begin_charge, bound_output, check_other_models, may_use
 from dragoman.gateway.access.owners import check_names, keep_names, makes_names
 from dragoman.gateway.bodies import LoadedBody, check_size, load_body, load_without_tools, read_body
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse
@@ -101,6 +101,7 @@ async def take_in(scope: Scope, path: str, raw: bytes | None, to_sent: ToSent | 
     await begin_charge(scope, scope.size // CHARS_PER_TOKEN, request.max_output, request.choices or 1)
     scope.client_request.counted = scope.charge is not None and scope.charge.books is not None
     if http.holder is not None:
+        check_other_models(scope.now, http.holder, request)
         await check_names(scope.gateway, http.holder, request, scope.dialect)
         scope.makes_names = makes_names(request, scope.dialect)
     if scope.dialect.stores_replies:

@@ -18,10 +18,11 @@ from dragoman.accounts.money import write_amount, write_time
 from dragoman.accounts.prices import Cost, ModelPrice, count_cost, is_free
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
-from dragoman.jsontypes import dump_json
+from dragoman.jsontypes import Json, dump_json
 from dragoman.log_line import LogLine
 from dragoman.model.messages import Image
 from dragoman.model.reply import Usage
+from dragoman.model.request import Request
 from dragoman.upstream.admission import LimitedQueue, LimitStore, Ticket
 from dragoman.upstream.attempts import Attempt
 from dragoman.upstream.read_reply import MOST_TOKENS
@@ -43,6 +44,7 @@ LONGEST_TAGS = 200
 LONGEST_PROGRAM = 40
 _PROGRAM = re.compile(r"[A-Za-z0-9._@-]+")
 QueuePlace: TypeAlias = tuple[LimitedQueue, Ticket]
+OTHER_MODELS = ("models", "fallbacks", "preset")  # keys of requests that name further models
 FULL = ("queue_full", "queue_timeout")
 _PER = {"rpm": "requests a minute", "tpm": "tokens a minute", "at_once": "requests at once"}
 
@@ -57,6 +59,27 @@ def check_model(now: "Generation", holder: Holder | None, model: str) -> None:
         raise UpstreamError(
             Failure(kind="forbidden", status=403, code="model_not_allowed", param="model", message=words)
         )
+
+
+def check_other_models(now: "Generation", holder: Holder, request: Request) -> None:
+    """A 403 if a server may answer with a model that the key may not use, or that has another price: routers such as
+    OpenRouter and LiteLLM try the models of a list when the first one fails."""
+    if holder.free_models and not holder.budgeted:
+        return
+    for own in request.extras.values():
+        for key in OTHER_MODELS:
+            for name in _list_models(own.get(key)):
+                if name != request.model and (holder.budgeted or not may_use(now, holder, name)):
+                    words = f"this key may not use the model {name[:200]!r} instead"
+                    raise UpstreamError(
+                        Failure(kind="forbidden", status=403, code="model_not_allowed", param=key, message=words)
+                    )
+
+
+def _list_models(value: Json) -> list[str]:
+    """Names, or objects with one."""
+    rows = value if isinstance(value, list) else [] if value is None else [value]
+    return [str(row.get("model", row) if isinstance(row, dict) else row) for row in rows]
 
 
 def may_use(now: "Generation", holder: Holder | None, model: str) -> bool:
