@@ -30,6 +30,8 @@ class ReplyRules(Struct, frozen=True):
 
     required: frozenset[str] = frozenset()  # keys that no reply may lack
     wrong: dict[str, tuple[object, ...]] = {}  # spellings that no reply may have, except with these values
+    wrong_values: dict[str, tuple[object, ...]] = {}  # spellings that no reply may have with these values
+    one_text: bool = False  # the text of an answer is one string
     ends_calls: bool = False  # an answer with calls does not end with the word for `stop`
     old_form: str = ""  # a call with this spelling has an older form, and its answer may end with any word
 

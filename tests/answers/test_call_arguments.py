@@ -18,7 +18,7 @@ from dragoman.notes import Notes
 
 # what the model wrote -> what is handed on, why, and whether a client may run it
 TABLE: dict[str, tuple[str, str | None, bool]] = {
-    "": ("", None, True),
+    "": ("{}", rules.EMPTY, True),
     "{}": ("{}", None, True),
     '{"a": "}{\\""}': ('{"a": "}{\\""}', None, True),
     '{"a": 1} \n': ('{"a": 1} \n', None, True),

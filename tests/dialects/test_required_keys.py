@@ -17,7 +17,9 @@ from pydantic import BaseModel, TypeAdapter
 
 import dragoman
 from dragoman.dialects import find_dialect
+from dragoman.failure import Failure
 from dragoman.jsontypes import dump_json, load_json
+from dragoman.model.events import ReplyFailed, ReplyStart
 from dragoman.model.fold import unfold
 from dragoman.model.messages import Citation, Message, Part, Reasoning, Refusal, Text, ToolCall
 from dragoman.model.reply import Choice, Finish, FinishReason, Reply, Usage
@@ -153,6 +155,16 @@ def test_every_event_of_a_stream_has_every_key(name: str) -> None:
                 assert row["response"].keys() >= OPEN_RESPONSES
                 assert (row["response"]["completed_at"] is None) == (row["response"]["status"] != "completed")
         assert lacking(rows[-1], *AT_THE_END.get(name, ())) == [], rows[-1]
+
+
+def test_a_response_that_was_cut_off_fails_with_a_word_of_openais_list() -> None:
+    encoder = find_dialect("openai_responses").stream_encoder(Notes(), ASKED)
+    failure = Failure(kind="cut_off", status=502, code="upstream_truncated", message="cut off")
+    rows = encoder.feed([ReplyStart(id="resp_1", model="m"), ReplyFailed(failure=failure)]).splitlines()
+    events = [load_json(row.removeprefix(b"data: ")) for row in rows if row.startswith(b"data: ")]
+    assert [event["type"] for event in events][-2:] == ["error", "response.failed"]
+    for event in events:
+        TypeAdapter(ResponseStreamEvent).validate_python(event)
 
 
 GATEWAY = ("created_at", "responseId", "modelVersion")  # it stamps an answer that has none

@@ -266,6 +266,19 @@ def bare_numbers(bodies: list[Json]) -> list[Json]:
     return change(when=has("output_index"), output_index=None, content_index=None)(bodies)
 
 
+def unsigned_thought(bodies: list[Json]) -> list[Json]:
+    """A thought without a signature (llama.cpp and others)."""
+    thought = block(0, {"type": "thinking", "thinking": ""}, {"type": "thinking_delta", "thinking": "Hm."})
+    return [bodies[0], *thought, *({**b, "index": b["index"] + 1} if "index" in b else b for b in bodies[1:])]
+
+
+def listed_text(bodies: list[Json]) -> list[Json]:
+    """Thoughts and texts as blocks (Mistral)."""
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
+    texts = [chunk({"content": [{"type": "text", "text": text}]}) for text in ("Look", "ing")]
+    return [bodies[0], chunk({"content": [thought]}), *texts, *bodies[3:]]
+
+
 is_call = has("id", "function", type="function")
 BENT: dict[str, dict[str, Bend]] = {
     "openai_chat": {
@@ -284,6 +297,8 @@ BENT: dict[str, dict[str, Bend]] = {
         "no id of the reply": change(when=has("choices"), id=None),
         "no model": change(when=has("choices"), model=None),
         "no time": change(when=has("choices"), created=None),
+        "an empty word in each chunk": change(when=has("finish_reason", finish_reason=None), finish_reason=""),
+        "text as a list": listed_text,
         "Azure's first chunk": azure,
         "a bracket is missing": cut_argument,
     },
@@ -301,6 +316,7 @@ BENT: dict[str, dict[str, Bend]] = {
         "indexes from 1": lambda bodies: [{**b, "index": b["index"] + 1} if "index" in b else b for b in bodies],
         "no id of a call": change(when=has(type="tool_use"), id=None),
         "one id for all": change(when=has(type="tool_use"), id="toolu_a"),
+        "a thought without a signature": unsigned_thought,
         "end_turn with calls": change(when=has(stop_reason="tool_use"), stop_reason="end_turn"),
         "a bracket is missing": cut_argument,
     },

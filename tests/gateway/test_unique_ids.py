@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import anthropic
+import openai
 import pytest
 
 from tests.gateway.house import House, faultline, open_house, say, stream, upstream
@@ -149,6 +151,52 @@ def test_a_whole_answer_of_the_same_dialect_without_an_id_gets_one(door: str, gi
         first, second = (post(house.url, path, {"model": "m", **body}).json for _ in range(2))
         assert first["id"].startswith(PREFIXES[door])
         assert len({first["id"], second["id"]}) == 2
+
+
+USE = {"type": "tool_use", "name": "f", "input": {}}
+TEXTS = [{"type": "text", "text": "h"}, {"type": "text", "text": "i"}]
+THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
+ODD_WHOLE: dict[str, tuple[str, dict[str, Any]]] = {
+    "a call without an id": ("anthropic", {"content": [USE, USE], "stop_reason": "tool_use"}),
+    "no model": ("anthropic", {"model": None}),
+    "a thought without a signature": (
+        "anthropic",
+        {"content": [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "hi"}]},
+    ),
+    "a list of texts": ("openai_chat", {"role": "assistant", "content": TEXTS}),
+    "a thought in the content": ("openai_chat", {"role": "assistant", "content": [THOUGHT, TEXTS[0]]}),
+    "a call without arguments": (
+        "openai_chat",
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": ""}}],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("door", "odd"), ODD_WHOLE.values(), ids=ODD_WHOLE)
+def test_a_whole_answer_that_its_own_clients_cannot_read_is_mended(door: str, odd: dict[str, Any]) -> None:
+    path, body = BODIES[door]
+    sent: dict[str, Any] = {"id": "x", **IDLESS[door]}
+    if door == "openai_chat":
+        sent["choices"] = [{"index": 0, "message": odd, "finish_reason": "stop"}]
+    else:
+        sent |= odd
+    with (
+        faultline(say(200, json.dumps(sent).encode())) as line,
+        open_house(upstream("one", door, line.url, models=("m",))) as house,
+    ):
+        got = post(house.url, path, {"model": "m", **body}).json
+    if door == "anthropic":
+        message = anthropic.types.Message.model_validate(got)
+        calls = [block.id for block in message.content if block.type == "tool_use"]
+        assert len(set(calls)) == len(calls)
+    else:
+        answer = openai.types.chat.ChatCompletion.model_validate(got).choices[0].message
+        assert answer.content in ("hi", "h", None)
+        assert [call.function.arguments for call in answer.tool_calls or () if call.type == "function"] in ([], ["{}"])
 
 
 def test_an_id_of_another_dialects_form_becomes_one_of_the_doors() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.convert import convert, convert_reply
+from dragoman.convert import convert, convert_reply, convert_stream
 from dragoman.dialects._seals import without_side
 from dragoman.model.messages import Message, Reasoning, Seal, Text
 from dragoman.model.request import Request
@@ -96,3 +96,28 @@ def test_openai_s_own_chat_gets_no_reasoning_content(kind: str) -> None:
     )
     legal = legalise(Request(model="gpt-4o", messages=(*turns, turns[0])), profile, Notes())
     assert not any(isinstance(part, Reasoning) for message in legal.messages for part in message.parts)
+
+
+SIGNED = {"text": "Rain.", "thoughtSignature": "c2ln"}
+SIGNED_END = {"text": "", "thoughtSignature": "c2ln"}
+CALL = {"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "c2ln"}
+
+
+@pytest.mark.parametrize("parts", [[SIGNED], [{"text": "Rain."}, SIGNED_END], [CALL, SIGNED_END]])
+@pytest.mark.parametrize("to", ["anthropic", "openai_responses", "openai_chat"])
+def test_no_client_gets_a_member_of_ours_for_a_signed_text(to: str, parts: list[dict[str, Any]]) -> None:
+    """Gemini 3 signs the end of each answer; Claude Code takes the last block for the answer, so none may follow it."""
+
+    def candidate(*said: dict[str, Any], **more: str) -> dict[str, Any]:
+        return {"candidates": [{"content": {"role": "model", "parts": list(said)}, "index": 0, **more}]}
+
+    whole = convert_reply(candidate(*parts, finishReason="STOP"), to=to, source="gemini", state_key=KEY)
+    pieces = [candidate(part) for part in parts] + [candidate(finishReason="STOP")]
+    sent = b"".join(b"data: " + json.dumps(piece).encode() + b"\r\n\r\n" for piece in pieces)
+    streamed = b"".join(convert_stream([sent], source="gemini", to=to, state_key=KEY))
+    for said in (whole.json(), streamed):
+        assert b'"dragoman"' not in said
+        assert b'"text":""}}\n\nevent: content_block_stop' not in said, "no block without words"
+    if to != "openai_chat" and parts[-1] is SIGNED:
+        lost = [note for note in whole.notes if note.where.endswith("/thoughtSignature")]
+        assert [note.kind for note in lost] == ["dropped"], "said, because the model would read it"

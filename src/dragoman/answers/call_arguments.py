@@ -28,6 +28,7 @@ TWICE = "the same object was given twice"
 WRAPPED = "an object inside a string"
 FENCED = "an object inside a code fence"
 NULL = "null for no arguments"
+EMPTY = "no text at all for no arguments: most clients read it as JSON"
 BROKEN = "not a JSON object: the answer ends as malformed, so that no client runs the call"
 MORE = "more than one object: the first is kept, and the answer ends as malformed"
 NOT_OBJECT = f"not a JSON object: kept under {RAW}, and the answer ends as malformed"
@@ -95,7 +96,7 @@ class CallText:
 
     def is_cut(self) -> bool:
         """Whether `close` would add text, or find that the arguments are broken."""
-        return not self._ended if self._held is None else bool("".join(self._held).strip())
+        return not self._ended
 
     def _scan(self, text: str) -> int:
         """Follows the brackets. Returns where the object ends, or the length of the text."""
@@ -135,10 +136,8 @@ class CallText:
     def _read_other(self, text: str) -> str:
         """The arguments in a text that does not begin as an object. Many models write nothing for no arguments."""
         value = _load(text)
-        if not text.strip():
-            return text
-        if text.strip() == "null":
-            self.why = NULL
+        if text.strip() in ("", "null"):
+            self.why = NULL if text.strip() else EMPTY
             return "{}"
         inner = value if type(value) is str else None
         if inner is not None and _is_object(inner):

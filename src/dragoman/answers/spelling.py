@@ -11,23 +11,24 @@ from msgspec.structs import replace
 from dragoman.fields import OMIT, ReplyRules
 from dragoman.jsontypes import JsonObject
 from dragoman.model.events import Event, PartStart, ReplyEnd, ReplyStart
-from dragoman.model.messages import Extras, ToolCall
+from dragoman.model.messages import Extras, Part, Reasoning, Text, ToolCall
 from dragoman.model.reply import Choice, Finish, Reply
 from dragoman.notes import ROOT, At, Notes
 
 MESSAGE = "~message"  # the spellings of a choice's message
-T = TypeVar("T", ReplyStart, ReplyEnd, Finish, ToolCall, Choice, Reply)
+T = TypeVar("T", ReplyStart, ReplyEnd, Finish, ToolCall, Reasoning, Choice, Reply)
 
 
 class SpellingMender:
     """Corrects one answer. `changed`: a correction was needed."""
 
-    __slots__ = ("_called", "_dialect", "_notes", "_old", "_rules", "changed")
+    __slots__ = ("_called", "_dialect", "_notes", "_old", "_rules", "_split", "changed")
 
     def __init__(self, dialect: str, rules: ReplyRules, notes: Notes) -> None:
         self._dialect, self._rules, self._notes = dialect, rules, notes
         self._called: set[int] = set()  # choices of a stream that have a call
         self._old: set[int] = set()  # choices of a stream that have a call of the older form
+        self._split = False  # a text came in pieces, as a list
         self.changed = False
 
     def reply(self, reply: Reply) -> Reply:
@@ -35,13 +36,13 @@ class SpellingMender:
         if not reply.choices:
             return reply
         choices = tuple(self._fit_choice(choice, ((ROOT, "choices"), i)) for i, choice in enumerate(reply.choices))
-        return reply if choices == reply.choices else replace(reply, choices=choices)
+        return reply if choices == reply.choices and not self._split else replace(reply, choices=choices)
 
     def _fit_choice(self, choice: Choice, at: At) -> Choice:
-        parts = tuple(
-            self._clean(part, ((at, "parts"), i)) if type(part) is ToolCall else part
-            for i, part in enumerate(choice.parts)
-        )
+        parts = tuple(self._fit_part(part, ((at, "parts"), i)) for i, part in enumerate(choice.parts))
+        if self._rules.one_text and sum(type(part) is Text for part in parts) > 1:
+            self._split = True
+            self._mend((at, "parts"), "a list of texts where clients expect one text")
         calls = [part for part in parts if type(part) is ToolCall]
         finish = choice.finish
         if not any(self._is_old(call) for call in calls):
@@ -50,6 +51,15 @@ class SpellingMender:
         return (
             choice if parts == choice.parts and finish == choice.finish else replace(choice, parts=parts, finish=finish)
         )
+
+    def _fit_part(self, part: Part, at: At) -> Part:
+        match part:
+            case ToolCall():
+                return self._clean(part, at)
+            case Reasoning():
+                return self._clean(part, at)
+            case _:
+                return part
 
     def feed(self, events: list[Event]) -> list[Event]:
         return [self._fit_event(event) if type(event) in _HEADS else event for event in events]
@@ -62,6 +72,9 @@ class SpellingMender:
                 (self._old if self._is_old(call) else self._called).add(event.choice)
                 part = self._clean(call, ((((ROOT, "choices"), event.choice), "parts"), event.index))
                 return event if part is call else replace(event, part=part)
+            case PartStart(part=Reasoning() as thought):
+                bare = self._clean(thought, ((((ROOT, "choices"), event.choice), "parts"), event.index))
+                return event if bare is thought else replace(event, part=bare)
             case ReplyEnd():
                 event = self._clean(event, ROOT)
                 finishes = tuple(
@@ -109,10 +122,14 @@ class SpellingMender:
                     continue
             elif key == MESSAGE:
                 value = self._keep(value)
-            elif key in self._rules.wrong and value not in self._rules.wrong[key]:
+            elif self._is_wrong(key, value):
                 continue
             kept[key] = value
         return kept
+
+    def _is_wrong(self, key: str, value: object) -> bool:
+        rules = self._rules
+        return value in rules.wrong_values.get(key, ()) or (key in rules.wrong and value not in rules.wrong[key])
 
     def _mend(self, at: At, why: str) -> None:
         self.changed = True

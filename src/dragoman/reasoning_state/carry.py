@@ -85,7 +85,8 @@ class _Turn:
         self.in_text = type(part) is Text
 
 
-# A client can keep the seals of these dialects for us. Other seals stay on their parts; the encoder notes their loss.
+# The parts whose seals a client can keep for us. Other seals are taken off with a note: Gemini signs texts and does not
+# demand the signature back. Claude Code takes the last block for the answer, so no block may stand behind the text.
 _SEALED: dict[str, tuple[type[Part], ...]] = {
     "thoughts": (ToolCall,),
     "parts": (ToolCall, Text, Image),
@@ -102,6 +103,9 @@ class SealDropper:
 
     def stage(self, notes: Notes) -> None:
         """Does nothing: the parts keep their places, so notes need no new form of the answer."""
+
+    def note_in(self, notes: Notes) -> None:
+        """Nothing is lost: the gateway keeps the seals."""
 
     def feed(self, events: list[Event]) -> list[Event]:
         return [bare for event in events for bare in self._feed(event)]
@@ -136,13 +140,19 @@ class StateCarrier:
         self._turns: dict[int, _Turn] = {}
         self._thoughts: dict[int, _Thought] = {}  # those that are open
         self._open: dict[int, _Open] = {}  # texts and calls that may have a seal
+        self._silent: dict[int, PartStart] = {}  # texts that had a seal and no words so far
+        self._notes: Notes | None = None
         self._numbers: dict[int, int] = {}  # index of a part -> its index in what goes out
         self._next = 0
         self._same = True  # no index has changed yet
 
     def stage(self, notes: Notes) -> None:
         """Notes from here on are about the stream as it goes to the client."""
+        self.note_in(notes)
         self._started = notes.stage(StartedParts())
+
+    def note_in(self, notes: Notes) -> None:
+        self._notes = notes
 
     def feed(self, events: list[Event]) -> list[Event]:
         carried: list[Event] = []
@@ -168,6 +178,8 @@ class StateCarrier:
                 yield from self._start(event)
             case PartEnd(index=index) if index in self._thoughts:
                 yield from self._end_thought(event, self._thoughts.pop(index))
+            case PartEnd(index=index) if index in self._silent:
+                del self._silent[index]
             case PartEnd():
                 yield from self._end_part(event)
             case ReplyEnd():
@@ -192,6 +204,9 @@ class StateCarrier:
                 yield self._start_thought(event.index, thought)
             if thought.held:
                 return
+        silent = self._silent.pop(event.index, None)
+        if silent is not None:
+            yield replace(silent, index=self._number(event.index))
         number = self._numbers.get(event.index, event.index)
         yield event if number == event.index else replace(event, index=number)
 
@@ -204,8 +219,16 @@ class StateCarrier:
             return
         if type(part) is not Reasoning:
             turn.count(part)
-        if type(part) in _SEALED[self._slots.kind] and not self._is_native(getattr(part, "seal", None)):
             seal: Seal | None = getattr(part, "seal", None)
+            if seal is not None and type(part) not in _SEALED[self._slots.kind] and not self._is_native(seal):
+                self._note_loss(seal, event)
+                event = replace(event, part=replace(part, seal=None))
+                if type(part) is Text and not part.text:
+                    self._silent[event.index], self._same = event, False
+                    return
+                part = event.part
+        if type(part) in _SEALED[self._slots.kind] and not self._is_native(getattr(part, "seal", None)):
+            seal = getattr(part, "seal", None)
             if seal is not None:
                 part = replace(part, seal=None)
             if seal is not None and type(part) is ToolCall and self._slots.kind == "thoughts":
@@ -248,6 +271,9 @@ class StateCarrier:
 
     def _end_part(self, event: PartEnd) -> Iterator[Event]:
         number, opened = self._numbers.get(event.index, event.index), self._open.pop(event.index, None)
+        if opened is None and event.seal is not None and not self._is_native(event.seal):
+            self._note_loss(event.seal, event)
+            event = replace(event, seal=None)
         if opened is None or self._is_native(event.seal):
             yield event if number == event.index else replace(event, index=number)
             return
@@ -292,6 +318,12 @@ class StateCarrier:
     def _wrap(self, state: CarriedState, form: str = "") -> Seal:
         return Seal(origin=self._slots.dialect, value=wrap_state(state, self._key), form=form or self._slots.form)
 
+    def _note_loss(self, seal: Seal, event: PartStart | PartEnd) -> None:
+        if self._notes is not None:
+            choice = event.choice if isinstance(event, PartStart) else 0
+            part = (((((ROOT, "choices"), choice), "parts"), self._numbers.get(event.index, event.index)), "seal")
+            self._notes.dropped(part, f"only {seal.origin} can read its {seal.form}, and does not demand it here")
+
     def _is_native(self, seal: Seal | None) -> bool:
         return seal is not None and seal.origin == self._slots.dialect
 
@@ -318,6 +350,7 @@ def carry_reply(reply: Reply, carrier: StateCarrier | SealDropper, notes: Notes)
     """A whole answer, with its state where the client keeps it."""
     if not any(has_state(choice.parts) for choice in reply.choices):  # fast path: no thoughts
         return reply
+    carrier.note_in(notes)
     carried = fold(carrier.feed(list(unfold(reply))))
     return notes.stage(carried) if isinstance(carried, Reply) else reply
 

@@ -386,7 +386,8 @@ class UpstreamAnswer:
     def _take_reply(self, reply: Reply) -> None:
         self.usage = reply.usage
         self._reply = self.call.take_reply(reply)
-        self.as_is = self.as_is and self._reply is reply and bool(reply.id or not self.dialect.reply_id_prefix)
+        named = bool(reply.id and reply.model) or not self.dialect.reply_id_prefix
+        self.as_is = self.as_is and self._reply is reply and named
         self.complete = self._ended = True
 
     # ---------------------------------------------------------------- after its first words

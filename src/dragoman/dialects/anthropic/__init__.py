@@ -117,7 +117,7 @@ DIALECT = Dialect(
     profile=PROFILE,
     reply_rules=ReplyRules(
         required=frozenset({"type", "role", "usage", "stop_sequence", "input_tokens", "output_tokens"}),
-        wrong={"~id": ()},
+        wrong={"~id": (), "~signature": ()},
         ends_calls=True,
     ),
     decode_request=decode_request,

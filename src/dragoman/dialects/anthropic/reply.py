@@ -15,7 +15,6 @@ from dragoman.fields import (
     spelled,
     take_integer_or_none,
     take_one,
-    take_text,
     take_text_or_none,
 )
 from dragoman.jsontypes import JsonObject, kind_of
@@ -38,17 +37,25 @@ def decode_reply(wire: WireReply, notes: Notes) -> Reply:
     note_omitted(body, dict(body), "stop_sequence", "type", "role", "usage")
     drop_constant(body, "type", "message")
     drop_constant(body, "role", "assistant")
+    _name_calls(body.get("content"))
     parts = decode_content(body)
     body.pop("~content", None)  # a reply's content is always a list
     finish = take_finish(body)
     return Reply(
         id=take_text_or_none(body, "id") or "",
-        model=take_text(body, "model"),
+        model=take_text_or_none(body, "model") or "",
         choices=(Choice(parts=parts, finish=finish),),
         service_tier=take_tier(body),
         usage=take_one(body, "usage", decode_usage),
         extras=leftovers(body, NAME),
     )
+
+
+def _name_calls(content: object) -> None:
+    """Servers that read calls out of a model's text may give them no id; a stream of them is read too."""
+    for number, block in enumerate(content if type(content) is list else (), 1):
+        if type(block) is dict and block.get("type") == "tool_use" and not block.get("id"):
+            block["id"], block["~id"] = f"toolu_{number}", ""
 
 
 def take_tier(holder: JsonObject) -> str | None:

@@ -199,7 +199,9 @@ class StreamDecoder(StreamMarks):
         self._count += 1
         self._blocks[index if index is not None else -self._count] = block
         match block.body.get("type"):
-            case "text" | "thinking" | "redacted_thinking":
+            case "text" | "thinking" | "redacted_thinking" as kind:
+                if kind == "thinking" and "signature" not in block.body:
+                    self.irregular = True
                 # Some streams start thinking without a signature, others with an empty one.
                 self._open(block, _decode_start(block.body), events)
             case "tool_use":

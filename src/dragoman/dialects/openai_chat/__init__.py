@@ -127,6 +127,8 @@ DIALECT = Dialect(
             "~no_message": (),  # Azure, where its filter has cut the answer
             "~finish_reason": ("function_call",),
         },
+        wrong_values={"~content": ("list",), "~name": ("content",)},  # Mistral's lists
+        one_text=True,
         old_form="~form",
     ),
     decode_request=decode_request,

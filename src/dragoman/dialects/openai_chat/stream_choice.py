@@ -77,6 +77,7 @@ class StreamChoice:
         logprobs = choice.get("logprobs")
         if type(logprobs) is dict:
             self._read_logprobs(logprobs, events)
+        self.irregular = self.irregular or choice.get("finish_reason") == ""  # strict clients know null and five words
         for key, value in choice.items():
             if key not in _CHOICE and value is not None and value != "":
                 self.choice[key] = value
@@ -91,6 +92,7 @@ class StreamChoice:
         self._read_thoughts(delta, events)
         content = delta.get("content")
         if content:
+            self.irregular = self.irregular or type(content) is not str
             self._read_content(content, events)
         if type(refusal := delta.get("refusal")) is str and refusal:
             self._read_refusal(refusal, events)

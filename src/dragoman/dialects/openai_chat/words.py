@@ -33,6 +33,7 @@ FINISHES: dict[str, FinishReason] = {
     "tool_call": "tool_call",
     "tool_use": "tool_call",
     "eos": "stop",
+    "eos_token": "stop",  # text-generation-inference
     "end_turn": "stop",
     "stop_sequence": "sequence",
     "max_tokens": "length",

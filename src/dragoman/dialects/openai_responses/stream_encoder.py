@@ -31,7 +31,7 @@ from dragoman.dialects.openai_responses.reply import (
     natural_reason,
 )
 from dragoman.dialects.openai_responses.tools import find_spaces, put_in_space, write_name
-from dragoman.dialects.openai_responses.words import CALLS, NAME
+from dragoman.dialects.openai_responses.words import CALLS, CODES, FAILURE_CODES, NAME
 from dragoman.failure import Failure
 from dragoman.fields import add_extras, spelled
 from dragoman.jsontypes import JsonObject, dump_json
@@ -216,8 +216,11 @@ class StreamEncoder:
 
     def _fail(self, failure: Failure) -> None:
         """Send the failure. Open items get no `done`, because clients act on items that are done."""
-        error = {"code": code_of(failure) or "server_error", "message": failure.message}
-        self._send("error", {**error, "param": failure.param})
+        code = code_of(failure) or "server_error"
+        self._send("error", {"code": code, "message": failure.message, "param": failure.param})
+        if code not in CODES:  # a word of ours: an event may have any, the types of a response have a list
+            code = FAILURE_CODES.get(failure.kind, code)
+        error = {"code": code, "message": failure.message}
         start = self._start
         head = Head(
             id=start.id,

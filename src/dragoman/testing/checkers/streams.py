@@ -78,6 +78,10 @@ def _check_chat_choice(pieces: list[JsonObject]) -> Complaints:
         wrong += _check_arguments(call.get("arguments"))
     if list(calls) != list(range(len(calls))):
         wrong.append("calls are not numbered 0, 1, 2")
+    if any(not isinstance((piece.get("delta") or {}).get("content"), str | None) for piece in pieces):
+        wrong.append("the content of a delta is no text")
+    if any(piece.get("finish_reason") == "" for piece in pieces):
+        wrong.append("an empty finish_reason is no word of OpenAI's")
     ends = [piece["finish_reason"] for piece in pieces if piece.get("finish_reason")]
     if not ends:
         wrong.append("a choice has no finish_reason")
@@ -161,6 +165,8 @@ def _gather_blocks(events: list[JsonObject]) -> tuple[list[JsonObject], Complain
                 text = ""
                 if blocks[-1].get("type") == "tool_use":
                     wrong += _lacks(blocks[-1], "a call", id=str, name=str, input=dict)
+                elif blocks[-1].get("type") == "thinking" and "signature" not in blocks[-1]:
+                    wrong.append("a thought has no signature")
             case "content_block_delta":
                 text = (text or "") + (event.get("delta") or {}).get("partial_json", "")
             case "content_block_stop":
