@@ -15,6 +15,7 @@ SchemaPath: TypeAlias = tuple[str | int, ...]  # keys and numbers that lead to a
 
 _decode = msgspec.json.Decoder().decode
 _decode_string = msgspec.json.Decoder(str).decode
+_decode_strings = msgspec.json.Decoder(list[str]).decode
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 _pack = msgspec.msgpack.Encoder().encode
@@ -76,6 +77,14 @@ def load_string(data: bytes) -> str | None:
     """Load one JSON string. None for any other text."""
     try:
         return _decode_string(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def load_strings(data: bytes) -> list[str] | None:
+    """Load a JSON array of strings. None for any other text."""
+    try:
+        return _decode_strings(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 

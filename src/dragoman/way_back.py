@@ -19,6 +19,7 @@ from dragoman.answers.undo import StreamRenamer, StreamUndo, undo_reply
 from dragoman.dialects._base import Dialect
 from dragoman.errors import LossError, UpstreamError
 from dragoman.failure import Failure
+from dragoman.framing.templates import DeltaTemplate
 from dragoman.model.events import Event, PartDelta, PartStart, ReplyEnd, ReplyFailed
 from dragoman.model.fold import StartedParts
 from dragoman.model.messages import ToolCall
@@ -30,6 +31,7 @@ from dragoman.reasoning_state.carry import StateCarrier, StateSource
 from dragoman.reasoning_state.envelope import StateKey
 from dragoman.wire import WireReply
 
+BACKSLASH = 92
 INVALID_ANSWER = "invalid_answer"
 # Every escape, with groups for a lone first half at the end of a string and for any other lone half.
 _ESCAPE = re.compile(
@@ -135,21 +137,22 @@ class PairJoiner:
     may come in any pieces. Lines without halves pass unchanged.
     """
 
-    __slots__ = ("_first", "_held")
+    __slots__ = ("_first", "_held", "holds")
 
     def __init__(self) -> None:
         self._first = b""  # a first half that waits for its second
         self._held = b""  # a line that is not complete yet
+        self.holds = False  # one of these
 
     def feed(self, piece: bytes) -> bytes:
-        if not self._held and not self._first and b"\\" not in piece:  # most pieces
-            return piece
         data = self._held + piece
         cut = data.rfind(b"\n") + 1
         if not _BEGUN.search(data, cut) and b"\\ud" not in data[cut:].lower():
             cut = len(data)
         self._held = data[cut:]
-        return self._join(data[:cut])
+        joined = self._join(data[:cut])
+        self.holds = bool(self._held or self._first)
+        return joined
 
     def close(self) -> bytes:
         held, self._held = self._held, b""
@@ -209,7 +212,9 @@ class StreamReader:
     def decode(self, piece: bytes) -> list[Event]:
         """The events of a piece as the server sent them; `take` makes of them what the client asked for."""
         decoder = self._decoder
-        events = decoder.feed(self._pairs.feed(piece))
+        if BACKSLASH in piece or self._pairs.holds:  # most pieces have no escapes
+            piece = self._pairs.feed(piece)
+        events = decoder.feed(piece)
         if decoder.irregular:
             self.irregular = True
         return events
@@ -219,6 +224,15 @@ class StreamReader:
         events = (decoder.feed(rest) if rest else []) + decoder.close()
         self.irregular = self.irregular or decoder.irregular
         return events
+
+    def open_text(self) -> tuple[DeltaTemplate, int] | None:
+        """See StreamDecoder; also, nothing that stands between it and the client looks at texts."""
+        decoder = self._decoder
+        return decoder.open_text() if decoder.joins and self._mender is None and not self._pairs.holds else None
+
+    def leaves_runs(self) -> bool:
+        """Whether `take` would leave a TextRun as it is: no calls are mended. A reader that joins changes no text."""
+        return self._mender is None
 
     def take(self, events: list[Event]) -> list[Event]:
         """Events that the server sent, or that were made for it."""

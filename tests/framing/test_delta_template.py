@@ -13,7 +13,7 @@ from dragoman.dialects.anthropic import stream_decoder as anthropic
 from dragoman.dialects.gemini import stream_decoder as gemini
 from dragoman.dialects.openai_chat import stream_decoder as chat
 from dragoman.dialects.openai_responses import stream_decoder as responses
-from dragoman.framing.sse import LEARN_EVERY_MISSES, DeltaTemplate
+from dragoman.framing.templates import LEARN_EVERY_MISSES, DeltaTemplate
 from dragoman.model.events import Event
 from dragoman.notes import Notes
 

@@ -87,6 +87,7 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "gemini text part": ("read streams gemini",),
     "ollama delta, written": ("write streams ollama",),
     "ollama line": ("read streams ollama",),
+    "ollama delta": ("read streams ollama",),
     "responses delta": ("read streams openai_responses",),
     "responses delta, written": ("write streams openai_responses",),
     "delta of the open part": STREAMED,
@@ -135,6 +136,10 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "printable head": (),  # test_request.py
     "anthropic run": (),  # test_text_runs.py
     "chat run": (),
+    "gemini run": (),
+    "ollama run": (),
+    "nothing but text": (),
+    "spliced text": (),
     "plain run": (),
     "responses run": (),
     "plain reply": (),  # test_plain_replies.py

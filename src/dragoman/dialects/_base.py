@@ -9,6 +9,7 @@ from dragoman.dialects._note_places import same_place
 from dragoman.dialects._services import CountCodec, EmbeddingsCodec, ModelsCodec, SpeechCodec
 from dragoman.failure import Failure
 from dragoman.fields import ReplyRules
+from dragoman.framing.templates import DeltaTemplate
 from dragoman.jsontypes import JsonObject
 from dragoman.model.events import Event
 from dragoman.model.reply import Reply, Usage
@@ -31,6 +32,8 @@ class StreamDecoder(Protocol):
 
     def feed(self, piece: bytes) -> list[Event]: ...
     def close(self) -> list[Event]: ...
+    def open_text(self) -> tuple[DeltaTemplate, int] | None:
+        """If the next frame like this template only adds to this part, and changes nothing in the decoder."""
 
 
 class StreamEncoder(Protocol):
@@ -38,6 +41,20 @@ class StreamEncoder(Protocol):
 
     def feed(self, events: Iterable[Event]) -> bytes: ...
     def close(self) -> bytes: ...
+
+
+class OpenText(Protocol):
+    """A text that grows: the bytes of a frame before and behind its next piece, and what was said so far."""
+
+    head: bytes
+    tail: bytes
+    length: int  # in code points
+
+
+@runtime_checkable
+class TextEncoder(StreamEncoder, Protocol):
+    def open_text(self, index: int) -> OpenText | None:
+        """If the next piece of this part is one such frame, and changes nothing in the encoder but the length."""
 
 
 @runtime_checkable

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dragoman.errors import DecodeError
 from dragoman.failure import Failure
 from dragoman.framing.sse import SseDecoder, SseFrame
+from dragoman.framing.templates import DeltaTemplate
 from dragoman.jsontypes import JsonObject, dump_json, load_json
 from dragoman.model.events import Event, PartEnd, PartStart, ReplyEnd, ReplyFailed
 from dragoman.model.request import Request
@@ -25,6 +26,10 @@ class StreamMarks:
     irregular = False
     finishing = False
     joins = False
+
+    def open_text(self) -> tuple[DeltaTemplate, int] | None:
+        """See StreamDecoder. Most decoders keep what was said."""
+        return None
 
 
 class SseStreamDecoder(StreamMarks, ABC):

@@ -22,6 +22,17 @@ class NdjsonDecoder:
             raise DecodeError(f"a stream line is larger than {self._max_line_bytes} bytes")
         return [stripped for line in lines if (stripped := line.strip())]
 
+    def is_between(self) -> bool:
+        """Whether the next bytes begin a line."""
+        return not self._buffer
+
+    def gather(self, piece: bytes) -> bytes:
+        """The bytes of the line that has begun, and these behind them. The caller takes whole lines from their start
+        and gives the rest to `feed`."""
+        if self._buffer:
+            piece, self._buffer = self._buffer + piece, b""
+        return piece
+
     def close(self) -> list[bytes]:
         line, self._buffer = self._buffer.strip(), b""
         return [line] if line else []

@@ -3,20 +3,12 @@
 Lines are split as bytes, so that a character which the network cut in two is never decoded in halves.
 """
 
-import re
-
 from msgspec import Struct
 
 from dragoman.errors import DecodeError
-from dragoman.jsontypes import load_string
 
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 CR, LF = 13, 10  # as numbers: a search for 10 is ten times faster than a search for b"\n"
-LEARN_EVERY_MISSES = 16  # a stream whose frames change all the time pays for learning only this often
-QUOTE, BACKSLASH = 34, 92
-# The inside of a JSON string that is spelled as msgspec spells it. `++`: nothing is tried twice, however long it is.
-_PLAIN = re.compile(rb'(?:[^"\\\x00-\x1f\x7f]++|\\["\\bfnrt])++')
-_STRING = re.compile(rb'\s*:\s*("(?:[^"\\]|\\.)*")', re.DOTALL)
 
 
 class SseFrame(Struct, frozen=True, gc=False):
@@ -56,11 +48,17 @@ class SseDecoder:
         self._buffer = blocks.pop()
         return blocks
 
-    def look(self, piece: bytes) -> bytes | None:
-        """The next bytes, with plain line ends, if they begin with a frame. The decoder does not take them: a caller
-        that can read them in another way does not feed them."""
-        if self._buffer or self._ended_in_cr:
+    def is_between(self) -> bool:
+        """Whether the next bytes begin a frame."""
+        return not self._buffer and not self._ended_in_cr
+
+    def gather(self, piece: bytes) -> bytes | None:
+        """The bytes of the frame that has begun, and these behind them, with plain line ends. The caller takes whole
+        frames from their start and gives the rest to `split`. None if it is not clear yet how the last line ended."""
+        if self._ended_in_cr:
             return None
+        if self._buffer:
+            piece, self._buffer = self._buffer + piece, b""
         return piece.replace(b"\r\n", b"\n") if CR in piece else piece
 
     def close(self) -> list[SseFrame]:
@@ -118,80 +116,3 @@ def _event_name(raw: bytes) -> str:
         if len(_event_names) < 256:
             _event_names[raw] = name
     return name
-
-
-def remove_between(block: bytes, start: bytes, end: bytes) -> bytes:
-    """A frame without `start`, `end` and the bytes between them: padding or a counter, different in each frame."""
-    start_at = block.find(start)
-    end_at = block.find(end, start_at + len(start)) if start_at >= 0 else -1
-    return block[:start_at] + block[end_at + len(end) :] if end_at >= 0 else block
-
-
-def remove_each(frames: bytes, start: bytes, end: bytes) -> bytes | None:
-    """The same for many frames; None if the bytes to remove are not a word or a number."""
-    kept, *others = frames.split(start)
-    pieces = [kept]
-    for other in others:
-        value, _, rest = other.partition(end)
-        if value and not value.isalnum():
-            return None
-        pieces.append(rest)
-    return b"".join(pieces)
-
-
-class DeltaTemplate:
-    """Reads stream frames that differ in their text only, without parsing the rest of each frame.
-
-    Suppose a decoder parsed the frame `head "X" tail` and found a delta of the text X and nothing else. Then every
-    frame `head "Y" tail`, where "Y" is one JSON string, is a delta of the text Y, because all other bytes are the same.
-    The decoder gives the first such frame to `learn`. After that, `read` gives the text of the others.
-    """
-
-    __slots__ = ("_between", "_end", "_head", "_misses", "_tail", "_text_end", "_text_start")
-
-    def __init__(self) -> None:
-        self._head = b"\x00"  # no frame starts with it
-        self._tail = b""
-        self._text_start = self._text_end = 0
-        self._end = self._between = b""  # behind each text of whole frames, and between two of them
-        self._misses = 0
-
-    def read(self, block: bytes) -> str | None:
-        """The text of the frame, if the frame is like the learnt one."""
-        if block.startswith(self._head) and block.endswith(self._tail):
-            return load_string(block[self._text_start : self._text_end])
-        return None
-
-    def read_run(self, data: bytes) -> tuple[str, list[bytes]] | None:
-        """The text of whole frames that are all like the learnt one, and the pieces of it: each is the inside of a JSON
-        string, spelled as we spell it. None for any other data."""
-        if not data.endswith(self._end) or not data.startswith(self._head):
-            return None
-        pieces = data[self._text_start + 1 : -len(self._end)].split(self._between)
-        joined = b"".join(pieces)
-        if b"" in pieces:
-            return None
-        if joined.isascii() and QUOTE not in joined and BACKSLASH not in joined:  # fast path: plain run
-            text = joined.decode()
-            return (text, pieces) if text.isprintable() else None
-        if not all(map(_PLAIN.fullmatch, pieces)):
-            return None
-        texts = [read for piece in pieces if (read := load_string(b'"%b"' % piece)) is not None]
-        return ("".join(texts), pieces) if len(texts) == len(pieces) else None
-
-    def learn(self, block: bytes, key: bytes, text: str) -> bool:
-        """Learns a frame whose only content is `text` under `key` (with its quotes). True if `read` can read it now."""
-        if self.read(block) is not None:
-            return True
-        self._misses += 1
-        if self._misses % LEARN_EVERY_MISSES != 1 or block.count(key) != 1:
-            return False
-        match = _STRING.match(block, block.index(key) + len(key))
-        if match is None or load_string(match[1]) != text:
-            return False
-        start, end = match.span(1)
-        self._head, self._tail = block[: start + 1], block[end - 1 :]
-        self._text_start, self._text_end = start, 1 - len(self._tail)  # both include the quotes
-        self._end = self._tail + b"\n\n"
-        self._between = self._end + self._head
-        return True

@@ -3,14 +3,13 @@
 import asyncio
 import logging
 import re
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import cast
 
 from msgspec.structs import replace
 
-from dragoman.dialects._base import Dialect, LateEncoder
+from dragoman.dialects._base import Dialect, LateEncoder, TextEncoder
 from dragoman.exchange import HOP
 from dragoman.failure import Failure
 from dragoman.framing.sse import read_frame
@@ -19,6 +18,7 @@ from dragoman.gateway.http import DirectWriter, Write
 from dragoman.gateway.kept_turns import find_conversation, keep_turn
 from dragoman.gateway.routes.responses import remember
 from dragoman.gateway.scope import CHARS_PER_TOKEN, NO_USAGE, Scope
+from dragoman.gateway.splice import Splice
 from dragoman.jsontypes import dump_json
 from dragoman.log_line import own_error
 from dragoman.model.events import Event, PartDelta, ReplyEnd, ReplyFailed, ReplyStart, TextRun
@@ -30,6 +30,7 @@ from dragoman.notes import Note, Notes
 from dragoman.reasoning_state.carry import carry_reply
 from dragoman.reasoning_state.stored import TurnKeeper
 from dragoman.upstream.answer import OpenAnswer, Piece, UpstreamAnswer
+from dragoman.way_back import StreamReader
 
 log = logging.getLogger(__name__)
 PING_S = 15.0
@@ -67,13 +68,14 @@ class StreamWriter:
         self._ended = False
         self._stored = False  # what the next request may need is kept
         self._finished = False  # the last event was read, though the connection may still be open
-        self._written = 0.0
+        self.written = 0.0
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._write: Write | None = None
         self._until = 0.0
         self._pinging: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
+        self.now = self._loop.time
 
     async def run(self, write: Write) -> None:
         scope, answer = self.scope, self.scope.answer
@@ -106,7 +108,7 @@ class StreamWriter:
                 if out:
                     if scope.first_s is None:
                         scope.first_s = scope.gateway.clock() - scope.started
-                    self._written = self._loop.time()
+                    self.written = self._loop.time()
                     if scope.keep:
                         scope.keep_sent(out)
                     await write(out)
@@ -114,8 +116,7 @@ class StreamWriter:
                     break
                 if not tapped and out and isinstance(answer, UpstreamAnswer) and scope.http.direct is not None:
                     tapped = True
-                    direct, join = scope.http.direct, scope.dialect.writes_runs
-                    answer.tap(partial(self._write_now, answer, direct), join=join)
+                    answer.tap(_WriterTap(self, answer, scope.http.direct), join=scope.dialect.writes_runs)
             if out := self._close() + self._late_notes() + self._late_cost():
                 if scope.keep:
                     scope.keep_sent(out)
@@ -123,7 +124,7 @@ class StreamWriter:
         finally:
             self._clean_up()
 
-    def _write_now(self, answer: UpstreamAnswer, direct: DirectWriter, piece: Piece) -> bool:
+    def write_now(self, answer: UpstreamAnswer, direct: DirectWriter, piece: Piece) -> bool:
         """Writes a piece from the middle of an answer when it arrives, without waking the task. False: it is for `run`,
         because the answer begins or ends with it, or the client does not read."""
         scope, events = self.scope, piece.events
@@ -135,13 +136,39 @@ class StreamWriter:
         scope.events += count_events(events)
         scope.streamed += len(out)
         if out:
-            self._written = self._loop.time()
+            self.written = self._loop.time()
             if scope.keep:
                 scope.keep_sent(out)
             direct.put(out)
         if self._ended:
             answer.stop()
         return True
+
+    def find_splice(self, reader: StreamReader, direct: DirectWriter) -> Splice | None:
+        """The short way for a delta that comes alone, if nothing here looks at texts."""
+        found = reader.open_text()
+        if found is None or self._builder is not None or self.scope.keep or self._finished or self._tail:
+            return None
+        if self._keeper is not None and not self._keeper.is_idle():
+            return None
+        template, index = found
+        here, there, encoder = template.open_frame(), None, self._encoder
+        if here is None or (self._carrier is not None and not self._carrier.passes(index)):
+            return None
+        if not self._as_is:
+            there = encoder.open_text(index) if isinstance(encoder, TextEncoder) else None
+            if there is None:
+                return None
+        return Splice(self, self.scope, direct, index, here, there)
+
+    def note_said(self, index: int, text: str) -> None:
+        self._said.append(PartDelta(index=index, text=text))
+        self._join_said()
+
+    def _join_said(self) -> None:
+        if len(self._said) > JOIN_AT:
+            self._joined += join_texts(self._said)
+            self._said = []
 
     def _is_large(self, piece: Piece) -> bool:
         """Whether to write it off the loop: Responses repeats the request's tools where a reply starts and ends."""
@@ -188,9 +215,7 @@ class StreamWriter:
                 self._write_anew()
             elif events:
                 self._said += events
-                if len(self._said) > JOIN_AT:
-                    self._joined += join_texts(self._said)
-                    self._said = []
+                self._join_said()
         if events:
             if not self._as_is and type(events[0]) is ReplyStart:
                 events = [self._complete(events[0]), *events[1:]]
@@ -328,10 +353,10 @@ class StreamWriter:
 
     def _watch(self, write: Write) -> None:
         """Starts the stream's one timer. It pings while the stream is quiet, and ends a stream that takes too long."""
-        self._written = self._loop.time()
+        self.written = self._loop.time()
         self._write = write
         limit = self.scope.answer.target.upstream.timeouts.stream_s if self.scope.answer else 0.0
-        self._until = self._written + limit
+        self._until = self.written + limit
         self._timer = self._loop.call_later(PING_S, self._tick)
 
     def _tick(self) -> None:
@@ -339,10 +364,10 @@ class StreamWriter:
         if now >= self._until:
             self._end(TOO_LONG)
             return
-        quiet = now - self._written
+        quiet = now - self.written
         ping = self.scope.dialect.ping
         if quiet >= PING_S - 0.001 and ping and not self._tail and self._write is not None:
-            self._written, quiet = now, 0.0
+            self.written, quiet = now, 0.0
             self._pinging = self._loop.create_task(_write_ping(self._write, ping))
         self._timer = self._loop.call_later(max(PING_S - quiet, 0.05), self._tick)
 
@@ -354,10 +379,26 @@ class StreamWriter:
         self._timer = self._task = self._write = self._pinging = None
 
 
+class _WriterTap:
+    """See Tap."""
+
+    __slots__ = ("_answer", "_direct", "_writer")
+
+    def __init__(self, writer: StreamWriter, answer: UpstreamAnswer, direct: DirectWriter) -> None:
+        self._writer, self._answer, self._direct = writer, answer, direct
+
+    def take(self, piece: Piece) -> bool:
+        return self._writer.write_now(self._answer, self._direct, piece)
+
+    def find_splice(self, reader: StreamReader) -> Callable[[bytes], bool] | None:
+        splice = self._writer.find_splice(reader, self._direct)
+        return None if splice is None else splice.take
+
+
 def count_events(events: list[Event]) -> int:
-    """As the provider sent them: a run of deltas, which comes alone, is many."""
+    """As the provider sent them: a run of deltas, which stands first, is many."""
     if events and type(first := events[0]) is TextRun:
-        return len(first.pieces)
+        return len(events) - 1 + len(first.pieces)
     return len(events)
 
 

@@ -107,6 +107,10 @@ class SealDropper:
     def note_in(self, notes: Notes) -> None:
         """Nothing is lost: the gateway keeps the seals."""
 
+    def passes(self, index: int) -> bool:
+        """Whether pieces of this part stay as they are, from here to its end."""
+        return index not in self._held
+
     def feed(self, events: list[Event]) -> list[Event]:
         return [bare for event in events for bare in self._feed(event)]
 
@@ -153,6 +157,10 @@ class StateCarrier:
 
     def note_in(self, notes: Notes) -> None:
         self._notes = notes
+
+    def passes(self, index: int) -> bool:
+        """Whether pieces of this part stay as they are, from here to its end."""
+        return self._same and index not in self._thoughts
 
     def feed(self, events: list[Event]) -> list[Event]:
         carried: list[Event] = []

@@ -99,6 +99,10 @@ class TurnKeeper:
         self._started: set[int] = set()
         self.reply: Reply | None = None  # once it has ended
 
+    def is_idle(self) -> bool:
+        """Whether it does not read texts yet."""
+        return self._builder is None
+
     def feed(self, events: list[Event]) -> None:
         if self._builder is None and len(events) == 1 and isinstance(events[0], PartDelta):  # most pieces are a delta
             return

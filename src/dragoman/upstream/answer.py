@@ -17,7 +17,7 @@ from dragoman.errors import DecodeError, UpstreamError
 from dragoman.exchange import UpstreamCall
 from dragoman.failure import Failure
 from dragoman.log_line import LogLine
-from dragoman.model.events import Event, PartDelta, ReplyFailed
+from dragoman.model.events import Event, PartDelta, ReplyFailed, TextRun
 from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply, Usage
 from dragoman.notes import MOST_PLACES, Notes
@@ -47,6 +47,7 @@ log = logging.getLogger(__name__)
 QUIET_START_S = 15.0
 BIG_EVENT = 64 * 1024  # bytes; one that is larger is decoded off the loop
 SLICE_BYTES = 16 * 1024  # of a stream that are worked on at once: in more there may be thousands of events
+FIRST_SLICE_BYTES = 2 * 1024  # the first words go out before the rest is looked at
 SLICE_EVENTS = 100
 MOST_KEPT = 256 * 1024  # bytes of a stream that are kept for X-ray
 MOST_HEADS = 1000  # of requests to one upstream that are kept
@@ -58,6 +59,17 @@ class Piece(Struct):
     raw: bytes
     events: list[Event]
     large: bool = False  # writing it takes long, too
+
+
+class Tap(Protocol):
+    """Takes the pieces of a stream as they arrive."""
+
+    def take(self, piece: Piece) -> bool:
+        """False: it is for the task that reads the stream."""
+
+    def find_splice(self, reader: StreamReader) -> Callable[[bytes], bool] | None:
+        """A shorter way for pieces that are one delta, if there is one here. It holds as long as it takes all pieces:
+        False from it means that it has done nothing."""
 
 
 class OpenAnswer(Protocol):
@@ -116,7 +128,7 @@ class UpstreamAnswer:
     __slots__ = (
         *("_bug", "_client", "_clock", "_closed", "_decoding", "_demo", "_dice", "_ended", "_key", "_opened"),
         *("_peeked", "_read_ahead", "_reader", "_reply", "_request", "_request_hash", "_sent", "_state"),
-        *("_stopped", "_tap", "_ticket", "_times", "_unread", "_whole"),
+        *("_slice_bytes", "_splice", "_stopped", "_tap", "_ticket", "_times", "_unread", "_whole"),
         *("as_is", "call", "complete", "dialect", "failure", "headers", "notes", "plain", "raw", "target", "usage"),
     )
 
@@ -149,6 +161,7 @@ class UpstreamAnswer:
         self._request_hash: int | None = None  # set when the request is released
         self._opened: Opened | None = None
         self._peeked = b""  # read to see whether a stream comes
+        self._slice_bytes = FIRST_SLICE_BYTES
         self._reader: StreamReader | None = None
         self._read_ahead: list[Piece] = []  # before the commit point
         self._demo: Iterator[Event] | None = None
@@ -160,7 +173,8 @@ class UpstreamAnswer:
         self._decoding: asyncio.Future[Piece] | None = None  # a large event, off the loop
         self._closed = False
         self._times: WireTimes | None = None
-        self._tap: Callable[[Piece], bool] | None = None
+        self._tap: Tap | None = None
+        self._splice: Callable[[bytes], bool] | None = None  # of the tap
         self._stopped = False
         self._bug: Exception | None = None  # raised while a piece was tapped
 
@@ -434,11 +448,11 @@ class UpstreamAnswer:
         self._ended = True
         return Piece(b"", self._take(reader, [ReplyFailed(failure=failure)]))
 
-    def tap(self, take: Callable[[Piece], bool], *, join: bool = False) -> None:
-        """From here on `take` is given each piece as it arrives, while `next` waits: no task has to wake up for it. A
-        piece that `take` does not want (False) comes from `next`. `join`: deltas that come together are a TextRun."""
+    def tap(self, tap: Tap, *, join: bool = False) -> None:
+        """From here on the tap is given each piece as it arrives, while `next` waits: no task has to wake up for it. A
+        piece that it does not take comes from `next`. `join`: deltas that come together are a TextRun."""
         if self._opened is not None and self._demo is None:
-            self._tap = take
+            self._tap = tap
             if join and self._reader is not None:
                 self._reader.join()
             self._opened.listen(self._hear)
@@ -449,20 +463,22 @@ class UpstreamAnswer:
 
     def _hear(self) -> bool:
         """Bytes have arrived while `next` waits. True: they were dealt with, and it may go on waiting."""
-        opened, reader, take = self._opened, self._reader, self._tap
-        if opened is None or reader is None or take is None or self._ended or self._read_ahead:
-            return False
-        size = opened.waiting
-        if not size or size > SLICE_BYTES or self._unread + size > BIG_EVENT:
+        opened, reader, tap = self._opened, self._reader, self._tap
+        if opened is None or reader is None or tap is None or self._ended or self._read_ahead:
             return False
         try:
-            self._unread += size
-            piece = self._read(reader, opened.take())
-            if piece.events:
-                self._unread = 0
-            if not take(piece):
+            raw = opened.take_some(min(SLICE_BYTES, BIG_EVENT - self._unread))
+            if not raw:
+                return False
+            if self._splice is not None and self._splice(raw):  # fast path: spliced text
+                return not opened.ended
+            piece = self._read(reader, raw)
+            self._unread = 0 if piece.events else self._unread + len(raw)
+            if not tap.take(piece):
                 self._read_ahead.append(piece)
                 return False
+            if self._times is None and is_run(piece.events):
+                self._splice = tap.find_splice(reader)
         except (UpstreamError, DecodeError, RecursionError) as error:
             self._read_ahead.append(self._break_off(reader, error))
             return False
@@ -479,10 +495,12 @@ class UpstreamAnswer:
         while not raw and not opened.ended and not self._read_ahead and self._bug is None and not self._stopped:
             await opened.wait()
             raw = opened.take() if not self._read_ahead else b""
-        if len(raw) > SLICE_BYTES and self._unread + len(raw) <= BIG_EVENT:
-            raw, self._peeked = raw[:SLICE_BYTES], raw[SLICE_BYTES:]
+        if len(raw) > self._slice_bytes and self._unread + len(raw) <= BIG_EVENT:
+            cut = find_cut(raw, self._slice_bytes)
+            raw, self._peeked = raw[:cut], raw[cut:]
         else:
             self._peeked = b""
+        self._slice_bytes = SLICE_BYTES
         return raw
 
     async def _end_decoding(self, decoding: "asyncio.Future[Piece]") -> Piece:
@@ -508,9 +526,12 @@ class UpstreamAnswer:
         return Piece(b"", self._take(reader, events))
 
     def _read(self, reader: StreamReader, raw: bytes) -> Piece:
+        self._splice = None  # what it knows of the stream may change with each piece
         if self._times is not None:
             self._keep_piece(self._times, raw)
         events = reader.decode(raw)
+        if is_run(events) and reader.leaves_runs():  # fast path: nothing but text
+            return Piece(raw, events)
         if events and isinstance(failed := events[-1], ReplyFailed) and self._key.secret is not None:
             raw = self._key.secret.redact(raw)
             events[-1] = ReplyFailed(failure=redact(failed.failure, self._key.secret))
@@ -543,7 +564,7 @@ class UpstreamAnswer:
         if self._closed:
             return
         self._closed = True
-        self._tap = None  # breaks a reference cycle
+        self._tap = self._splice = None  # breaks reference cycles
         if self._times is not None:
             self._times.ended = self._clock()
         if self._opened is not None:
@@ -567,6 +588,18 @@ class UpstreamAnswer:
 
     def _find_hash(self) -> int | None:
         return self._request_hash or (hash(self._request) if self._request else None)
+
+
+def is_run(events: list[Event]) -> bool:
+    return len(events) == 1 and type(events[0]) is TextRun
+
+
+def find_cut(data: bytes, most: int) -> int:
+    """Behind the last frame or line that ends within so many bytes: no frame is read in halves if that can be."""
+    frame, windows = data.rfind(b"\n\n", 0, most), data.rfind(b"\n\r\n", 0, most)
+    if frame >= 0 or windows >= 0:
+        return max(frame + 2, windows + 3)
+    return data.rfind(b"\n", 0, most) + 1 or most
 
 
 def find_head(

@@ -90,10 +90,16 @@ class Opened:
         if self._connection is not None:
             self._connection.listener = listener
 
-    @property
-    def waiting(self) -> int:
-        """Bytes that have arrived and were not taken."""
-        return self._connection.waiting if self._connection is not None else 0
+    def take_some(self, most: int) -> bytes:
+        """The same as `take`, if they are not more than this."""
+        connection = self._connection
+        if connection is None or connection.waiting > most:
+            return b""
+        piece = connection.take()
+        self._size += len(piece)
+        if self._size > self._caps.stream_bytes:
+            raise UpstreamError(too_large("stream", self._caps.stream_bytes))
+        return piece
 
     async def read(self, limit: int | None = None, until: float = inf) -> bytes:
         """The whole body. An UpstreamError when it is larger than `limit` or not there by `until`."""
@@ -120,7 +126,7 @@ class Opened:
     @property
     def ended(self) -> bool:
         """Whether nothing more will come."""
-        return self._connection is None or self._connection.is_read()
+        return self._connection is None or (self._connection.ended and not self._connection.waiting)
 
     def close(self, *, whole: bool = False) -> None:
         """`whole`: everything was read, so the connection can be reused. Only the first call counts."""

@@ -90,7 +90,7 @@ def test_an_end_wakes_the_task_whatever_the_listener_does() -> None:
         waiter = connection.wait(NEVER_S)
         connection.data_received(b"0\r\n\r\n")
         assert waiter.done()
-        assert connection.is_read()
+        assert connection.ended
         connection.close()
 
     asyncio.run(run())

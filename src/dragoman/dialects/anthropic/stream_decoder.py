@@ -18,7 +18,8 @@ from dragoman.dialects.anthropic.reply import decode_reply, decode_usage, take_f
 from dragoman.dialects.anthropic.words import NAME
 from dragoman.errors import DecodeError
 from dragoman.fields import OMIT, drop_constant, expected, leftovers, need_object, take_one, take_text_or_none
-from dragoman.framing.sse import DeltaTemplate, SseDecoder, SseFrame, read_frame
+from dragoman.framing.sse import SseDecoder, SseFrame, read_frame
+from dragoman.framing.templates import DeltaTemplate
 from dragoman.jsontypes import JsonObject, dump_text, load_json, load_object
 from dragoman.model.events import (
     Aside,
@@ -90,9 +91,11 @@ class StreamDecoder(StreamMarks):
         self._template_owner: _Block | None = None  # the part or choice that the template belongs to
 
     def feed(self, piece: bytes) -> list[Event]:
-        if self.joins and (run := self._read_run(piece)) is not None:  # fast path: anthropic run
-            return [run]
         events: list[Event] = []
+        if self.joins and self._template_owner is not None:  # fast path: anthropic run
+            piece = self._read_run(piece, self._template_owner, events)
+            if not piece:
+                return events
         for lines in self._frames.split(piece):
             block = self._template_owner
             if block is not None and (text := self._template.read(lines)) is not None:  # fast path: anthropic delta
@@ -101,12 +104,19 @@ class StreamDecoder(StreamMarks):
                 self._read(frame, events, lines)
         return events
 
-    def _read_run(self, piece: bytes) -> TextRun | None:
-        """The deltas of a piece that has nothing else."""
+    def _read_run(self, piece: bytes, block: _Block, events: list[Event]) -> bytes:
+        """Read the deltas at the start of a piece as one event. Gives the rest."""
+        data = self._frames.gather(piece)
+        if data is None:
+            return piece
+        text, pieces, rest = self._template.read_run(data)
+        if pieces:
+            events.append(TextRun(index=block.index, text=text, pieces=pieces))
+        return rest
+
+    def open_text(self) -> tuple[DeltaTemplate, int] | None:
         block = self._template_owner
-        data = self._frames.look(piece) if block is not None else None
-        found = self._template.read_run(data) if data is not None else None
-        return None if block is None or found is None else TextRun(index=block.index, text=found[0], pieces=found[1])
+        return None if block is None or not self._frames.is_between() else (self._template, block.index)
 
     def close(self) -> list[Event]:
         events: list[Event] = []

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import assert_never
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.dialects._seals import SIDE, late_side, note_seal_losses, write_seal
@@ -38,6 +39,16 @@ _DELTA_HEADS: dict[type[Part] | None, bytes] = {
     ToolCall: _DELTA % (b"input_json_delta", b"partial_json"),
 }
 
+_TAIL = b"}}\n\n"
+
+
+class _OpenText(Struct):
+    """See OpenText. The length is not needed."""
+
+    head: bytes
+    tail: bytes = _TAIL
+    length: int = 0
+
 
 class StreamEncoder:
     def __init__(self, notes: Notes, request: Request | None = None) -> None:
@@ -69,7 +80,7 @@ class StreamEncoder:
             ):  # fast path: anthropic delta, written
                 # Only the text is encoded: the rest of the frame is always the same.
                 if type(event) is TextRun:
-                    self._out.append(event.write(self._head, b"}}\n\n"))
+                    self._out.append(event.write(self._head, _TAIL))
                 else:
                     self._out.append(b"%b%b}}\n\n" % (self._head, dump_json(event.text)))
                 continue
@@ -78,6 +89,9 @@ class StreamEncoder:
                     self._write(ordered)
         out, self._out = b"".join(self._out), []
         return out
+
+    def open_text(self, index: int) -> "_OpenText | None":
+        return None if self._done or index != self._open else _OpenText(self._head)
 
     def close(self) -> bytes:
         """A stream without its end event is a failure, never a success."""

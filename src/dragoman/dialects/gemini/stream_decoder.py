@@ -30,9 +30,10 @@ from dragoman.dialects.gemini.spelling import to_camel
 from dragoman.dialects.gemini.words import NAME
 from dragoman.errors import DecodeError
 from dragoman.fields import leftovers, look_list
-from dragoman.framing.sse import DeltaTemplate, SseDecoder, read_frame
+from dragoman.framing.sse import SseDecoder, read_frame
+from dragoman.framing.templates import DeltaTemplate, number_slot
 from dragoman.jsontypes import JsonObject, kind_of, load_json
-from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
+from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart, TextRun
 from dragoman.model.fold import unfold_part
 from dragoman.model.messages import Part, Reasoning, Seal, Text, ToolCall
 from dragoman.model.reply import Finish
@@ -61,6 +62,9 @@ class _ChoiceDecoder:
         self.partial: PartialCall | None = None
         self.called = False
         self.rest: JsonObject = {}  # the keys of the candidate beside its content
+
+
+_COUNTS = (number_slot("candidatesTokenCount"), number_slot("totalTokenCount"))  # they grow with each frame
 
 
 class StreamDecoder(StreamMarks):
@@ -96,15 +100,39 @@ class StreamDecoder(StreamMarks):
             for frame in frames.feed(piece):
                 self._read(frame.data, events)
         else:
+            if self.joins and self._template_owner is not None:  # fast path: gemini run
+                piece = self._read_run(frames, piece, self._template_owner, events)
+                if not piece:
+                    return events
             for block in frames.split(piece):
                 self._read_block(block, events)
         return events
+
+    def _read_run(self, frames: SseDecoder, piece: bytes, choice: _ChoiceDecoder, events: list[Event]) -> bytes:
+        """Read the deltas at the start of a piece as one event. Gives the rest."""
+        data = frames.gather(piece)
+        if data is None:
+            return piece
+        text, pieces, rest = self._template.read_run(data)
+        if pieces:
+            self._count_last()
+            choice.texts[-1].append(text)
+            events.append(TextRun(index=choice.index, text=text, pieces=pieces))
+        return rest
+
+    def _count_last(self) -> None:
+        """Counts are cumulative: those of the last frame that the template has read are enough."""
+        template = self._template
+        if template.varying:
+            counts = zip(template.varying, template.last, strict=True)
+            self._usage = {**(self._usage or {}), **{slot.key: int(value) for slot, value in counts}}
 
     def _read_block(self, block: bytes, events: list[Event]) -> None:
         choice, self._template_owner = self._template_owner, None
         text = self._template.read(block) if choice is not None else None
         if choice is not None and text is not None:  # fast path: gemini delta
             self._template_owner = choice
+            self._count_last()
             _grow(choice, text, events)
         elif (frame := read_frame(block)) is not None:
             if not block.startswith(b"data: {"):
@@ -166,9 +194,11 @@ class StreamDecoder(StreamMarks):
         if type(text) is not str or choice is None or not choice.grows or choice.kind is not Text:
             return False
         _grow(choice, text, events)
+        counts: JsonObject = {}
         if type(usage := body.get("usageMetadata")) is dict:
-            self._usage = {**self._usage, **usage} if self._usage is not None else usage
-        if self._template.learn(block, b'"text"', text):
+            self._usage, counts = {**self._usage, **usage} if self._usage is not None else usage, usage
+        slots = [slot for slot in _COUNTS if type(counts.get(slot.key)) is int]
+        if self._template.learn(block, b'"text"', text, slots):
             self._template_owner = choice
         return True
 

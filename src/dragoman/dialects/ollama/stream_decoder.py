@@ -31,11 +31,24 @@ from dragoman.dialects.ollama.reply import (
 from dragoman.dialects.ollama.words import FORM, NAME
 from dragoman.fields import take_text_or_none
 from dragoman.framing.ndjson import NdjsonDecoder
+from dragoman.framing.templates import DeltaTemplate, word_slot
 from dragoman.jsontypes import JsonObject, load_object
-from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
+from dragoman.model.events import (
+    Aside,
+    Event,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailed,
+    ReplyStart,
+    TextRun,
+)
 from dragoman.model.messages import Part, Reasoning, Seal, Text, TokenLogprob, ToolCall
 from dragoman.notes import ROOT, Notes
 from dragoman.wire import WireReply
+
+_VARYING = (word_slot("created_at"),)
 
 
 class StreamDecoder(StreamMarks):
@@ -53,13 +66,26 @@ class StreamDecoder(StreamMarks):
         self._message_extras: JsonObject = {}
         self._started = False
         self._ended = False
+        self._template = DeltaTemplate(frame_end=b"\n")  # of lines that add to one part
+        self._template_owner = -1  # index of that part
 
     def feed(self, piece: bytes) -> list[Event]:
         events: list[Event] = []
+        if self.joins and self._template_owner >= 0:  # fast path: ollama run
+            text, pieces, piece = self._template.read_run(self._lines.gather(piece))
+            if pieces:
+                events.append(TextRun(index=self._template_owner, text=text, pieces=pieces))
+            if not piece:
+                return events
         for line in self._lines.feed(piece):
             if self._ended:
                 break
-            self._read(load_object(line), events)
+            index = self._template_owner
+            if index >= 0 and (said := self._template.read(line)) is not None:  # fast path: ollama delta
+                if said:
+                    events.append(PartDelta(index=index, text=said))
+            else:
+                self._read(load_object(line), events, line)
         return events
 
     def close(self) -> list[Event]:
@@ -72,24 +98,26 @@ class StreamDecoder(StreamMarks):
             events.append(ReplyFailed(failure=CUT))
         return events
 
-    def _read(self, body: JsonObject, events: list[Event]) -> None:
+    def _read(self, body: JsonObject, events: list[Event], line: bytes = b"") -> None:
         # Nearly every line has model, created_at, done and one more piece of the same field as the line before.
-        index, text = -1, None
+        index, text, key = -1, None, b""
         if (
             len(body) == 4 and body.get("done") is False and "created_at" in body and "model" in body
         ):  # fast path: ollama line
             message = body.get("message")
             if type(message) is not dict:
-                index, text = self._text, body.get("response")
+                index, text, key = self._text, body.get("response"), b'"response"'
             elif message.get("role") == "assistant":
                 if len(message) == 2:
-                    index, text = self._text, message.get("content")
+                    index, text, key = self._text, message.get("content"), b'"content"'
                 elif len(message) == 3 and message.get("content") == "":
-                    index, text = self._thought, message.get("thinking")
+                    index, text, key = self._thought, message.get("thinking"), b'"thinking"'
         if index >= 0 and type(text) is str:
             if text:
                 events.append(PartDelta(index=index, text=text))
+            self._template_owner = index if self._template.learn(line, key, text, _VARYING) else -1
         else:
+            self._template_owner = -1
             self._read_any(body, events)
 
     def _read_any(self, body: JsonObject, events: list[Event]) -> None:

@@ -19,7 +19,8 @@ from dragoman.dialects.openai_chat.words import NAME
 from dragoman.errors import DecodeError
 from dragoman.failure import Failure
 from dragoman.fields import leftovers
-from dragoman.framing.sse import DeltaTemplate, SseDecoder, SseFrame, read_frame, remove_between, remove_each
+from dragoman.framing.sse import SseDecoder, SseFrame, read_frame
+from dragoman.framing.templates import DeltaTemplate, word_slot
 from dragoman.jsontypes import JsonObject, copy_json, kind_of, load_json
 from dragoman.model.events import Aside, Event, PartDelta, ReplyEnd, ReplyFailed, ReplyStart, TextRun
 from dragoman.model.messages import Extras
@@ -34,6 +35,8 @@ _KNOWN = frozenset(
 )
 # Those of them that say nothing new once the reply has started.
 _SILENT = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation", "p"})
+
+_PADDING = (word_slot("obfuscation"), word_slot("p"))  # hides the length of words
 
 
 class StreamDecoder(StreamMarks):
@@ -53,15 +56,14 @@ class StreamDecoder(StreamMarks):
         self._ended = False
         self._template = DeltaTemplate()  # of the text deltas
         self._template_owner: StreamChoice | None = None  # the part or choice that the template belongs to
-        self._padded = False
 
     def feed(self, piece: bytes) -> list[Event]:
-        if self.joins and (run := self._read_run(piece)) is not None:  # fast path: chat run
-            return [run]
         events: list[Event] = []
+        if self.joins and self._template_owner is not None:  # fast path: chat run
+            piece = self._read_run(piece, self._template_owner, events)
+            if not piece:
+                return events
         for block in self._frames.split(piece):
-            if self._padded:
-                block = remove_between(block, b',"obfuscation":"', b'"')  # OpenAI's padding hides the length of words
             turn = self._template_owner
             if (
                 turn is not None and turn.text is not None and (text := self._template.read(block)) is not None
@@ -72,16 +74,21 @@ class StreamDecoder(StreamMarks):
                 self._read(frame, events, block)
         return events
 
-    def _read_run(self, piece: bytes) -> TextRun | None:
-        """The deltas of a piece that has nothing else."""
+    def _read_run(self, piece: bytes, turn: StreamChoice, events: list[Event]) -> bytes:
+        """Read the deltas at the start of a piece as one event. Gives the rest."""
+        data = self._frames.gather(piece)
+        if data is None or turn.text is None:
+            return data or piece
+        text, pieces, rest = self._template.read_run(data)
+        if pieces:
+            events.append(TextRun(index=turn.text, text=text, pieces=pieces))
+        return rest
+
+    def open_text(self) -> tuple[DeltaTemplate, int] | None:
         turn = self._template_owner
-        data = self._frames.look(piece) if turn is not None else None
-        if data is not None and self._padded:
-            data = remove_each(data, b',"obfuscation":"', b'"')
-        if turn is None or turn.text is None or data is None:
+        if turn is None or turn.text is None or not self._frames.is_between():
             return None
-        found = self._template.read_run(data)
-        return None if found is None else TextRun(index=turn.text, text=found[0], pieces=found[1])
+        return self._template, turn.text
 
     def close(self) -> list[Event]:
         events: list[Event] = []
@@ -114,15 +121,16 @@ class StreamDecoder(StreamMarks):
             tuple(body) == self._keys
             and (usage is None or type(usage) is dict)
             and _read_labels(body) == self._labels
-            and self._read_text(body["choices"], events, block)
+            and self._read_text(body, events, block)
         ):  # fast path: chat text
             if usage is not None:
                 self._usage = {**(self._usage or {}), **usage}
             return
         self._read_chunk(body, events)
 
-    def _read_text(self, choices: Any, events: list[Event], block: bytes) -> bool:  # fast path: chat text
+    def _read_text(self, body: JsonObject, events: list[Event], block: bytes) -> bool:  # fast path: chat text
         """Read a chunk that only adds to the open text, as nearly every chunk does. False for any other chunk."""
+        choices = body["choices"]
         if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict:
             return False
         choice: JsonObject = choices[0]
@@ -138,12 +146,12 @@ class StreamDecoder(StreamMarks):
             return False
         if text:
             events.append(PartDelta(index=turn.text, text=text))
-        self._template_owner = turn if self._template.learn(block, b'"content"', text) else None
+        slots = [slot for slot in _PADDING if slot.key in body]
+        self._template_owner = turn if self._template.learn(block, b'"content"', text, slots) else None
         return True
 
     def _read_chunk(self, body: JsonObject, events: list[Event]) -> None:
         self._template_owner = None  # a template learned from this chunk would repeat its other news
-        self._padded = self._padded or "obfuscation" in body
         self._keys = tuple(body) if body.keys() <= _KNOWN else ()
         if not self._started and not (
             body.get("id") and body.get("model") and body.get("object") and type(body.get("created")) is int

@@ -58,8 +58,6 @@ from dragoman.model.reply import Choice, Finish
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
 
-_TAIL = b'},"logprobs":null,"finish_reason":null}]}\n\n'
-
 
 class StreamEncoder:
     def __init__(self, notes: Notes, request: Request | None = None) -> None:
@@ -86,9 +84,9 @@ class StreamEncoder:
                 ):  # fast path: chat delta, written
                     growing.length += len(text)
                     if type(event) is TextRun:
-                        self._out.append(event.write(growing.head, _TAIL))
+                        self._out.append(event.write(growing.head, growing.tail))
                     else:
-                        self._out.append(b"%b%b%b" % (growing.head, dump_json(text), _TAIL))
+                        self._out.append(b"%b%b%b" % (growing.head, dump_json(text), growing.tail))
                     continue
             if type(event) is TextRun:
                 for delta in event.spread():
@@ -97,6 +95,9 @@ class StreamEncoder:
                 self._write(event)
         out, self._out = b"".join(self._out), []
         return out
+
+    def open_text(self, index: int) -> Growing | None:
+        return None if self._done else self._direct.get(index)
 
     def close(self) -> bytes:
         """A stream without its end event is a failure, never a success."""

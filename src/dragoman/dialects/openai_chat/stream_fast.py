@@ -17,6 +17,7 @@ PartEvent: TypeAlias = PartStart | PartDelta | PartEnd
 class Growing:
     """A part that is being written."""
 
+    tail = b'},"logprobs":null,"finish_reason":null}]}\n\n'  # the bytes of a frame behind the text
     __slots__ = ("at", "call", "citations", "cited", "head", "joined", "kind", "length", "part", "pieces", "position")
 
     def __init__(self, part: Part, position: int, at: At) -> None:

@@ -24,7 +24,8 @@ from dragoman.dialects.openai_responses.stream_encoder import StreamEncoder
 from dragoman.dialects.openai_responses.tools import SPACE, flatten_name
 from dragoman.dialects.openai_responses.words import CALLS, NAME
 from dragoman.fields import SILENT, decode_each, expected, need_object
-from dragoman.framing.sse import DeltaTemplate, SseDecoder, SseFrame, read_frame, remove_between, remove_each
+from dragoman.framing.sse import SseDecoder, SseFrame, read_frame
+from dragoman.framing.templates import DeltaTemplate, number_slot, word_slot
 from dragoman.jsontypes import JsonObject, copy_json, load_object
 from dragoman.model.events import (
     Aside,
@@ -80,6 +81,9 @@ class _Item:
         self.done = False
 
 
+_VARYING = (number_slot("sequence_number"), word_slot("obfuscation"))  # the second hides the length of words
+
+
 class StreamDecoder(StreamMarks):
     def __init__(self, notes: Notes) -> None:
         self._frames = SseDecoder()
@@ -100,14 +104,14 @@ class StreamDecoder(StreamMarks):
         self._template_owner: _Item | None = None  # the part or choice that the template belongs to
 
     def feed(self, piece: bytes) -> list[Event]:
-        if self.joins and (run := self._read_run(piece)) is not None:  # fast path: responses run
-            return [run]
         events: list[Event] = []
+        if self.joins and self._template_owner is not None:  # fast path: responses run
+            piece = self._read_run(piece, self._template_owner, events)
+            if not piece:
+                return events
         for block in self._frames.split(piece):
             item = self._template_owner
-            if (
-                item is not None and (text := self._template.read(_bare(block))) is not None
-            ):  # fast path: responses delta
+            if item is not None and (text := self._template.read(block)) is not None:  # fast path: responses delta
                 item.pieces.append(text)
                 if text:
                     events.append(PartDelta(index=item.slot, text=text))
@@ -116,17 +120,16 @@ class StreamDecoder(StreamMarks):
                 self._read(frame, events, block)
         return events
 
-    def _read_run(self, piece: bytes) -> TextRun | None:
-        """The deltas of a piece that has nothing else."""
-        item = self._template_owner
-        data = self._frames.look(piece) if item is not None else None
-        data = remove_each(data, b'"sequence_number":', b",") if data is not None else None
-        data = remove_each(data, b',"obfuscation":"', b'"') if data is not None else None
-        found = self._template.read_run(data) if data is not None else None
-        if item is None or found is None:
-            return None
-        item.pieces.append(found[0])
-        return TextRun(index=item.slot, text=found[0], pieces=found[1])
+    def _read_run(self, piece: bytes, item: _Item, events: list[Event]) -> bytes:
+        """Read the deltas at the start of a piece as one event. Gives the rest."""
+        data = self._frames.gather(piece)
+        if data is None:
+            return piece
+        text, pieces, rest = self._template.read_run(data)
+        if pieces:
+            item.pieces.append(text)
+            events.append(TextRun(index=item.slot, text=text, pieces=pieces))
+        return rest
 
     def close(self) -> list[Event]:
         events: list[Event] = []
@@ -438,7 +441,7 @@ class StreamDecoder(StreamMarks):
             return
         if text:
             events.append(PartDelta(index=item.slot, text=text))
-        if self._template.learn(_bare(block), b'"delta"', text):
+        if self._template.learn(block, b'"delta"', text, [slot for slot in _VARYING if slot.key in body]):
             self._template_owner = item
 
     def _add_part(self, body: JsonObject, where: str, place: str, events: list[Event]) -> None:
@@ -512,11 +515,6 @@ _PLACED = {  # events -> what tells their place
 
 def _is_placed(kind: object, body: JsonObject) -> bool:
     return all(body.get(key) is not None for key in _PLACED.get(str(kind), ()))
-
-
-def _bare(block: bytes) -> bytes:
-    """A frame without its number, and without the padding that hides the length of words."""
-    return remove_between(remove_between(block, b'"sequence_number":', b","), b',"obfuscation":"', b'"')
 
 
 def _name_of(item: JsonObject) -> str | None:

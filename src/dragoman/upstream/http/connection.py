@@ -37,7 +37,7 @@ class HttpConnection(asyncio.Protocol):
 
     __slots__ = (
         *("_bodiless", "_body_size", "_framed", "_keeps", "_loop", "_parser", "_patience", "_paused", "_pieces"),
-        *("_size", "_timer", "_timer_at", "_transport", "_until", "_waiter", "_wire_size"),
+        *("_timer", "_timer_at", "_transport", "_until", "_waiter", "_wire_size"),
         *(
             "answers",
             "arrived",
@@ -50,6 +50,7 @@ class HttpConnection(asyncio.Protocol):
             "listener",
             "loop",
             "status",
+            "waiting",
         ),
     )
 
@@ -79,7 +80,7 @@ class HttpConnection(asyncio.Protocol):
         self.ended = False  # whether the body is complete
         self.error: Exception | None = None
         self._pieces: list[bytes] = []
-        self._size = 0  # of the pieces
+        self.waiting = 0  # bytes that have arrived and were not taken
         self._wire_size = self._body_size = 0  # of the body so far, with and without what frames it
         self._framed = False  # the head says where the body ends
         self._bodiless = False
@@ -114,11 +115,6 @@ class HttpConnection(asyncio.Protocol):
         """Nothing hears of bytes any more."""
         self._waiter = self.listener = None
 
-    @property
-    def waiting(self) -> int:
-        """Bytes that have arrived and were not taken."""
-        return self._size
-
     def take(self) -> bytes:
         """The bytes that have arrived since the last call."""
         pieces = self._pieces
@@ -126,7 +122,7 @@ class HttpConnection(asyncio.Protocol):
             return b""
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
-        self._size = 0
+        self.waiting = 0
         if self._paused and not self.closed:
             self._paused = False
             self._transport.resume_reading()
@@ -135,10 +131,6 @@ class HttpConnection(asyncio.Protocol):
     def peek(self) -> bytes:
         """The bytes that `take` would return. They stay."""
         return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-
-    def is_read(self) -> bool:
-        """Whether the answer is complete and all of it was taken."""
-        return self.ended and not self._pieces
 
     @property
     def reusable(self) -> bool:
@@ -204,7 +196,7 @@ class HttpConnection(asyncio.Protocol):
                 self._fail(NotHttp("its head is too large"))
             elif self._wire_size - self._body_size > MAX_HEAD_BYTES + FRAMING * self._body_size:
                 self._fail(NotHttp("its chunks and trailers are too large"))
-        if self._size > FULL_BYTES and not self._paused and not self.closed:
+        if self.waiting > FULL_BYTES and not self._paused and not self.closed:
             self._paused = True
             self._transport.pause_reading()
         self._wake()
@@ -249,7 +241,7 @@ class HttpConnection(asyncio.Protocol):
     def on_body(self, data: bytes) -> None:
         if not self.ended:
             self._pieces.append(data)
-            self._size += len(data)
+            self.waiting += len(data)
             self._body_size += len(data)
 
     def on_message_complete(self) -> None:

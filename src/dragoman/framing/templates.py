@@ -1,0 +1,147 @@
+"""DeltaTemplate: reads stream frames that differ in a few values only, without parsing the rest of each frame.
+
+Suppose a decoder parsed the frame `head "X" tail` and found a delta of the text X and nothing else. Then every frame
+`head "Y" tail`, where "Y" is one JSON string, is a delta of the text Y, because all other bytes are the same. Some
+servers put a counter, a time or padding into each frame: these are slots. A slot holds another value in each frame, as
+plain as a number or a word, so that the frame stays the JSON that it was.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from dragoman.jsontypes import load_string, load_strings
+
+LEARN_EVERY_MISSES = 16  # a stream whose frames change all the time pays for learning only this often
+QUOTE, BACKSLASH = 34, 92
+# The inside of a JSON string that is spelled as msgspec spells it. `++`: nothing is tried twice, however long it is.
+_PLAIN = rb'(?:[^"\\\x00-\x1f\x7f]++|\\["\\bfnrt])++'
+_PLAIN_LINES = re.compile(rb"%b(?:\n%b)*+" % (_PLAIN, _PLAIN))
+_STRING = re.compile(rb'\s*:\s*"((?:[^"\\]|\\.)*)"', re.DOTALL)
+
+
+class Slot(NamedTuple):
+    """A value that differs in each frame and says nothing about the text."""
+
+    key: str
+    find: re.Pattern[bytes]  # its only group is the value
+    legal: re.Pattern[bytes]  # many values, one in each line
+
+
+def _make_slot(key: str, value: bytes, quote: bytes) -> Slot:
+    find = rb'"%b"[ ]?:[ ]?%b(%b)%b' % (key.encode(), quote, value, quote)
+    return Slot(key, re.compile(find), re.compile(rb"%b(?:\n%b)*+" % (value, value)))
+
+
+def number_slot(key: str) -> Slot:
+    return _make_slot(key, rb"(?:0|[1-9][0-9]{0,14}+)", b"")
+
+
+def word_slot(key: str) -> Slot:
+    """A string of letters, digits and what a time is written with."""
+    return _make_slot(key, rb"[0-9A-Za-z_:.+-]*+", b'"')
+
+
+class DeltaTemplate:
+    """A decoder gives a frame that is nothing but a delta to `learn`. After that, `read` gives the text of others like
+    it, and `read_run` that of many."""
+
+    __slots__ = (
+        *("_between", "_end", "_frame_end", "_head", "_least", "_middle", "_misses", "_tail", "_text"),
+        *("last", "varying"),
+    )
+
+    def __init__(self, frame_end: bytes = b"\n\n") -> None:
+        self._frame_end = frame_end
+        self._head = b"\x00"  # no frame starts with it
+        self._tail = b""
+        self._least = 1
+        self._middle: list[bytes] = []  # the bytes between one value and the next
+        self._text = 0  # which of the values is the text
+        self._end = self._between = b""  # behind the last value of a frame, and as far as the first of the next one
+        self._misses = 0
+        self.varying: list[Slot] = []  # of the learnt frame
+        self.last: list[bytes] = []  # their values in the frame that was read last
+
+    def open_frame(self) -> tuple[bytes, bytes] | None:
+        """The bytes before and behind the text of a whole frame, if nothing else varies."""
+        return None if self._middle else (self._head, self._end)
+
+    def read(self, block: bytes) -> str | None:
+        """The text of the frame, if the frame is like the learnt one."""
+        if not block.startswith(self._head) or not block.endswith(self._tail) or len(block) < self._least:
+            return None
+        text = block[len(self._head) : len(block) - len(self._tail)]
+        if self._middle:
+            texts = self._take_texts([text])
+            if texts is None:
+                return None
+            text = texts[0]
+        return load_string(b'"%b"' % text)
+
+    def read_run(self, data: bytes) -> tuple[str, list[bytes], bytes]:
+        """The text of the frames at the start of the data that are like the learnt one, the pieces of it, and the rest
+        of the data. Each piece is the inside of a JSON string, spelled as we spell it. No piece if one is not."""
+        if not data.startswith(self._head):
+            return "", [], data
+        pieces = data[len(self._head) :].split(self._between)
+        pieces[-1], found, rest = pieces[-1].partition(self._end)
+        if not found:
+            rest = self._head + pieces.pop()
+        texts = self._take_texts(pieces) if self._middle else pieces
+        if not texts or b"" in texts:
+            return "", [], data
+        joined = b"".join(texts)
+        if joined.isascii() and QUOTE not in joined and BACKSLASH not in joined:  # fast path: plain run
+            text = joined.decode()
+            return (text, texts, rest) if text.isprintable() else ("", [], data)
+        lines = b"\n".join(texts)
+        if _PLAIN_LINES.fullmatch(lines) is None or lines.count(b"\n") != len(texts) - 1:
+            return "", [], data
+        loaded = load_strings(b'["%b"]' % b'","'.join(texts))
+        return ("", [], data) if loaded is None else ("".join(loaded), texts, rest)
+
+    def _take_texts(self, pieces: list[bytes]) -> list[bytes] | None:
+        """The texts of frames without their heads and tails; None if another value is not what its slot takes."""
+        columns: list[list[bytes]] = []
+        for between in self._middle:
+            cut = [piece.partition(between) for piece in pieces]
+            if not all(found for _, found, _ in cut):
+                return None
+            columns.append([value for value, _, _ in cut])
+            pieces = [rest for _, _, rest in cut]
+        columns.append(pieces)
+        texts = columns.pop(self._text)
+        for slot, values in zip(self.varying, columns, strict=True):
+            lines = b"\n".join(values)
+            if slot.legal.fullmatch(lines) is None or lines.count(b"\n") != len(values) - 1:
+                return None
+        self.last = [values[-1] for values in columns if values]
+        return texts
+
+    def learn(self, block: bytes, key: bytes, text: str, slots: Iterable[Slot] = ()) -> bool:
+        """Learns a frame whose only content is `text` under `key` (with its quotes) and what these slots hold. True if
+        `read` can read it now."""
+        if self.read(block) is not None:
+            return True
+        self._misses += 1
+        if self._misses % LEARN_EVERY_MISSES != 1 or block.count(key) != 1:
+            return False
+        match = _STRING.match(block, block.index(key) + len(key))
+        if match is None or load_string(b'"%b"' % match[1]) != text:
+            return False
+        spans: list[tuple[int, int, Slot | None]] = [(*match.span(1), None)]
+        for slot in slots:
+            places = list(slot.find.finditer(block))
+            if len(places) == 1:
+                spans.append((*places[0].span(1), slot))
+        spans.sort(key=lambda span: span[0])
+        starts, ends = [start for start, _, _ in spans], [end for _, end, _ in spans]
+        self._head, self._tail = block[: starts[0]], block[ends[-1] :]
+        self._middle = [block[end:start] for end, start in zip(ends, starts[1:], strict=False)]
+        kinds = [slot for _, _, slot in spans]
+        self._text, self.varying = kinds.index(None), [slot for slot in kinds if slot is not None]
+        self._least = len(self._head) + len(self._tail)
+        self._end = self._tail + self._frame_end
+        self._between = self._end + self._head
+        return self.read(block) is not None
