@@ -227,10 +227,10 @@ def test_the_gateway_speaks_https_and_takes_a_new_certificate(authority: Authori
 
 def test_a_client_that_never_begins_to_speak_tls_is_ended(authority: Authority, tmp_path: Path) -> None:
     """asyncio gives it a minute."""
-    path = authority.issue(tmp_path, "own")
+    path, sooner_s = authority.issue(tmp_path, "own"), 40.0
     with (
         open_house(tls_cert=str(path), limits=RequestLimits(head_s=0.1)) as house,
-        socket.create_connection(("127.0.0.1", house.port), timeout=40.0) as client,
+        socket.create_connection(("127.0.0.1", house.port), timeout=sooner_s) as client,
     ):
         assert client.recv(1) == b""
 

@@ -22,7 +22,7 @@ ALLOWED: dict[str, tuple[int, str]] = {
     "engines/replicas.py": (3, "clients that rest between requests; a health page that is asked again"),
     "engines/test_valkey_limits.py": (3, "moments of Valkey's clock, and a wait in which nothing may be asked"),
     "gateway/skipped_pauses.py": (1, "polls whether the test lets a pause end"),
-    "gateway/house.py": (2, "a scripted answer's pauses; a server that polls whether it should end"),
+    "gateway/house.py": (1, "a scripted answer's pauses"),
     "gateway/test_abuse.py": (1, "an upstream that drips"),
     "gateway/test_client_connection.py": (1, "a client that reads slowly"),
     "gateway/test_faults.py": (2, "an upstream that resets after its head, and one whose head trickles"),

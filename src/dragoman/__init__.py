@@ -54,6 +54,15 @@ _HOMES = {
     "tool": "tools",
 }
 
+# What other packages call it.
+_ELSEWHERE = {
+    "acompletion": "await AsyncClient().chat(model, messages)",
+    "completion": "Client().chat(model, messages)",
+    "embedding": "Client().embed(model, texts)",
+    "OpenAI": "Client().openai",
+    "AsyncOpenAI": "AsyncClient().openai",
+}
+
 __all__ = [
     "Answer",
     "AsyncClient",
@@ -99,9 +108,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'dragoman' has no attribute {name!r}")
-    found = getattr(import_module(f"dragoman.{_HOMES[name]}"), name)
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:  # a type checker has to see which names there are
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            hint = _ELSEWHERE.get(name, "")
+            raise AttributeError(f"module 'dragoman' has no attribute {name!r}{hint and ': use '}{hint}")
+        found = getattr(import_module(f"dragoman.{_HOMES[name]}"), name)
+        globals()[name] = found
+        return found

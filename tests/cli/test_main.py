@@ -73,10 +73,14 @@ def test_a_misspelt_command_is_told_what_there_is(capsys: pytest.CaptureFixture[
     [
         (["sevre"], "found 'sevre'; did you mean serve?\n`dragoman --help` explains it."),
         (["launch", "cloud"], "found 'cloud'; did you mean claude?\n`dragoman launch --help` explains it."),
-        (["keys"], "keys: error: expected an action: new, edit, list, show, rotate, revoke\n`dragoman keys --help`"),
-        (["mcp"], "expected an action: list, add, remove,"),
+        (
+            ["keys"],
+            "keys: error: expected ACTION: one of new, edit, list, show, rotate, revoke\n`dragoman keys --help`",
+        ),
+        (["mcp"], "expected ACTION: one of list, add, remove,"),
         (["ask", "--modle", "x", "hi"], "dragoman ask: error: there is no option --modle; did you mean --model?\n"),
         (["keys", "new", "--nam", "x"], "dragoman keys new: error: there is no option --nam; did you mean --name?\n"),
+        (["launch"], "dragoman launch: error: expected PROGRAM: one of claude, codex,"),
         (["serve", "fast"], "dragoman serve: error: there is no place for 'fast'\n`dragoman serve --help`"),
         (["serve", "--port", "99999"], "--port: expected a whole number from 0 to 65535, found '99999'"),
         (["chat", "--port", "x"], "--port: expected a whole number from 0 to 65535, found 'x'"),

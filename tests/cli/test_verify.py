@@ -86,6 +86,7 @@ def test_list_shows_and_sends_nothing(capsys: pytest.CaptureFixture[str]) -> Non
         (["--url", "http://127.0.0.1:9"], "--url needs --dialect"),
         (["--scenario", "nope"], "no scenario is called nope"),
         (["--only", "nope"], "no target is called nope"),
+        (["--only", "opnai"], "no target is called opnai; did you mean openai?"),
         (["--scripted", "--only", "nope"], "no kind is called nope"),
         (["--replay", "nowhere"], "no recording"),
         (["--scenarios", "nowhere.toml"], "cannot be read"),

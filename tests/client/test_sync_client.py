@@ -2,13 +2,15 @@
 
 import asyncio
 import concurrent.futures
+import copy
 import dataclasses
 import gc
 import os
+import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -275,7 +277,7 @@ def test_importing_dragoman_loads_no_client() -> None:
         subprocess.run([sys.executable, "-c", text], check=True, timeout=NEVER_S)
     assert set(dragoman._HOMES) <= set(dragoman.__all__)
     with pytest.raises(AttributeError, match="nothing_here"):
-        _ = dragoman.nothing_here
+        _ = dragoman.nothing_here  # type: ignore[attr-defined]
 
 
 def test_what_a_client_gave_out_works_without_a_name_for_the_client() -> None:
@@ -294,3 +296,24 @@ def test_what_a_client_gave_out_works_without_a_name_for_the_client() -> None:
 def test_a_misspelt_argument_is_named_with_the_nearest() -> None:
     with pytest.raises(TypeError, match="Client\\(\\) takes no argument 'base_ulr'; did you mean base_url"):
         dragoman.Client(base_ulr="http://127.0.0.1:1")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("use", "told"),
+    [
+        (lambda: dragoman.completion, "use Client().chat(model, messages)"),  # type: ignore[attr-defined]
+        (lambda: dragoman.Client().openai.embeddings, "use client.embed(model, texts)"),  # type: ignore[attr-defined]
+        (lambda: dragoman.Client().chat("demo", "hi").content, "its text is .text"),  # type: ignore[attr-defined]
+    ],
+)
+def test_a_name_of_other_clients_is_told_ours(use: Callable[[], object], told: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        use()
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("work", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_client_says_that_it_cannot_be_copied(work: Callable[[object], object]) -> None:
+    for client in (dragoman.Client(), dragoman.AsyncClient()):
+        with pytest.raises(TypeError, match="make one in each process"):
+            work(client)

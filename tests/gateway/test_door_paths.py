@@ -137,6 +137,14 @@ def test_what_is_not_there_is_404_in_words(path: str, house: House) -> None:
     assert path in got.text
 
 
+def test_the_nearest_address_and_the_right_method_are_named(house: House) -> None:
+    got = post(house.url, "/v1/message", CHAT)
+    assert "there is nothing at /v1/message; did you mean /v1/messages?" in got.text
+    error = post(house.url, "/v1/chat/completion", CHAT).json["error"]
+    assert (error["code"], "did you mean /v1/chat/completions?" in error["message"]) == ("unknown_url", True)
+    assert "this path takes POST, not GET" in get(house.url, "/v1/chat/completions").text
+
+
 SHAPES: dict[str, tuple[str, dict[str, str]]] = {
     "openai": ("/v1/models", {}),
     "anthropic": ("/v1/models", {"anthropic-version": "2023-06-01"}),

@@ -15,9 +15,9 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{"allow_abbrev": False, **options})  # also for the actions of a command, as in `keys new`
 
     def error(self, message: str) -> NoReturn:
-        actions = next((a for a in self._actions if a.metavar == "ACTION" and a.choices), None)
-        if actions is not None and message.endswith(": ACTION"):
-            message = f"expected an action: {', '.join(map(str, actions.choices or ()))}"
+        for action in self._actions:
+            if action.choices and isinstance(action.metavar, str) and message.endswith(f"required: {action.metavar}"):
+                message = f"expected {action.metavar}: one of {', '.join(map(str, action.choices))}"
         self.print_usage(sys.stderr)
         self.exit(2, f"{self.prog}: error: {message}\n`{self.prog} --help` explains it.\n")
 

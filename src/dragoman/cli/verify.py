@@ -136,11 +136,15 @@ def find_targets(args: argparse.Namespace) -> list["VerifyTarget"]:
 async def play(args: argparse.Namespace, targets: list["VerifyTarget"], scenarios: tuple["Scenario", ...]) -> int:
     from dragoman.conformance.report import read_baseline
     from dragoman.conformance.runner import VerifyOptions, choose, verify, worse_than
+    from dragoman.read_struct import suggest
 
-    names = choose([target.name for target in targets], args.only)
+    if not targets:
+        return misused("there is no target: give --url or --gateway, or set the key of a provider (see --help)")
+    known = [target.name for target in targets]
+    names = choose(known, args.only)
     targets = [target for target in targets if target.name in names]
     if not targets:
-        return misused(f"no target is called {' or '.join(args.only)}" if args.only else "there is no target")
+        return misused(f"no target is called {' or '.join(args.only)}; {suggest(args.only[0], known)}")
     if args.list:
         show_list(targets, scenarios)
         return 0

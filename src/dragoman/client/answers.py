@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
@@ -32,9 +32,25 @@ LATE_NOTES = "x-dragoman-notes late"  # our name for notes that came after the a
 T_co = TypeVar("T_co", covariant=True)
 
 
+# What answers of other clients have.
+_ELSEWHERE = {
+    "choices": "its text is .text, its calls are .calls; client.openai returns OpenAI's form",
+    "message": "its text is .text, all of it is .reply",
+    "content": "its text is .text, all of it is .reply",
+    "output_text": "its text is .text",
+    "tool_calls": "its calls are .calls",
+}
+
+
 class Answer(Generic[T_co]):
     """One answer. `reply` holds all of it. The other properties are shortcuts to its parts. `Answer[City]` is what
     `chat(..., output=City)` returns: its `parsed` is a City."""
+
+    if not TYPE_CHECKING:  # a type checker has to see which names there are
+
+        def __getattr__(self, name: str) -> Any:
+            hint = f": {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
+            raise AttributeError(f"an answer has no {name}{hint}")
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from types import TracebackType
-from typing import Any, Literal, TypeVar, Unpack, overload
+from typing import Any, Literal, NoReturn, SupportsIndex, TypeVar, Unpack, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -73,6 +73,9 @@ class AsyncClient:
     AsyncClient("openai", api_key=..., base_url=...)   one provider, a kind of profiles.toml
     AsyncClient(base_url="http://127.0.0.1:20006")     a running gateway
     """
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError("a client has connections, so it cannot be copied or pickled: make one in each process")
 
     def __init__(
         self,

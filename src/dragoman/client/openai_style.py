@@ -287,7 +287,21 @@ def _plain(value: Any) -> Any:
     return _plain(dump(exclude_none=True)) if callable(dump) else value
 
 
+_ELSEWHERE = {"embeddings": "embed(model, texts)", "models": "models()", "audio": "speak(...)"}
+
+
+def explain_missing(name: str) -> AttributeError:
+    """OpenAI's client has more APIs than two. Some of them are methods of ours."""
+    instead = f": use client.{_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
+    return AttributeError(f"client.openai has chat.completions and responses, and no {name}{instead}")
+
+
 class AsyncOpenAI:
+    if not TYPE_CHECKING:  # a type checker has to see which names there are
+
+        def __getattr__(self, name: str) -> Any:
+            raise explain_missing(name)
+
     def __init__(self, client: "AsyncClient") -> None:
         self.chat = AsyncEndpoint(client, "openai_chat")
         self.responses = AsyncEndpoint(client, "openai_responses")

@@ -11,12 +11,24 @@ import os
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    NoReturn,
+    ParamSpec,
+    SupportsIndex,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from dragoman.agent.steps import Limits, Step
 from dragoman.client.answers import Answer, AsyncStream, RunAnswer, StreamEvent
 from dragoman.client.async_client import AsyncClient
-from dragoman.client.openai_style import AsyncEndpoint, OpenAIStream
+from dragoman.client.openai_style import AsyncEndpoint, OpenAIStream, explain_missing
 from dragoman.client.prompts import ChatOptions, Prompt
 from dragoman.client.services import Count, ModelInfo
 from dragoman.errors import DragomanError
@@ -214,6 +226,9 @@ class Client:
         self.upstreams = self._client.upstreams
         self._finalizer = weakref.finalize(self, self._loop_thread.finish, self._client.close)
 
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError("a Client has connections, so it cannot be copied or pickled: make one in each process")
+
     @property
     def openai(self) -> "OpenAI":
         """The same client in OpenAI's form."""
@@ -354,6 +369,11 @@ class Endpoint:
 
 class OpenAI:
     """Requests and answers in OpenAI's form, for every provider."""
+
+    if not TYPE_CHECKING:  # a type checker has to see which names there are
+
+        def __getattr__(self, name: str) -> Any:
+            raise explain_missing(name)
 
     def __init__(self, owner: Client, loop_thread: LoopThread, client: AsyncClient) -> None:
         self.chat = Endpoint(owner, loop_thread, client.openai.chat)

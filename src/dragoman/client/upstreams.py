@@ -15,6 +15,7 @@ from dragoman.dialects.canonical import NOT_OURS
 from dragoman.errors import ConfigError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.network import DIRECT, Network, find_proxy, is_usable
+from dragoman.read_struct import suggest
 from dragoman.upstream.discovery import (
     BASE_URL,
     DEFAULT_KIND,
@@ -186,8 +187,8 @@ def _kind(name: str) -> Kind:
     try:
         return find_kind(KIND_ALIASES.get(name, name))
     except ConfigError as error:
-        known = ", ".join(load_rows().kinds)
-        raise ConfigError(CONFIG_NAME, "provider", f"no such kind of server {name!r}; there are {known}") from error
+        near = suggest(name, load_rows().kinds)
+        raise ConfigError(CONFIG_NAME, "provider", f"no such kind of server {name!r}; {near}") from error
 
 
 def _upstream(
@@ -196,7 +197,8 @@ def _upstream(
     dialects = (dialect.replace("-", "_"),) if dialect is not None else kind.dialects
     url = base_url or kind.url_of(dialects[0])
     if not BASE_URL.fullmatch(url) or "{" in url:
-        raise ConfigError(CONFIG_NAME, "base_url", f"{name} needs one: http(s)://host[:port][/path]")
+        found = f", found {base_url!r}" if base_url else f": {name} needs one"
+        raise ConfigError(CONFIG_NAME, "base_url", f"expected http(s)://host[:port][/path]{found}")
     return make_upstream(name, kind, key=key, base_url=url, dialects=dialects, timeouts=timeouts)
 
 

@@ -219,11 +219,17 @@ class App:
         if http.method == "OPTIONS" and methods:
             return HttpResponse(204, headers={"allow": ", ".join([*methods, "OPTIONS"])} | self._cors(http))
         if methods:
-            failure = Failure(kind="invalid_request", status=405, message=f"{http.method} is not for this path")
+            failure = Failure(
+                kind="invalid_request", status=405, message=f"this path takes {' or '.join(methods)}, not {http.method}"
+            )
             response = fail(dialect_of(None, http), failure)
             response.headers["allow"] = ", ".join(methods)
             return response
-        raise UpstreamError(Failure(kind="not_found", status=404, message=f"there is nothing at {http.path[:200]}"))
+        near = self.table.find_near(http.path)
+        words = f"there is nothing at {http.path[:200]}; " + (
+            f"did you mean {near}?" if near else "/ lists the addresses"
+        )
+        raise UpstreamError(Failure(kind="not_found", status=404, code="unknown_url", message=words))
 
     def _cors(self, http: HttpRequest) -> dict[str, str]:
         origin = http.headers.get("origin", "")

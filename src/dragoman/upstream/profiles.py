@@ -19,7 +19,7 @@ from dragoman.dialects._services import ListedModel
 from dragoman.errors import ConfigError
 from dragoman.jsontypes import kind_of, load_json
 from dragoman.passes.profile import Profile
-from dragoman.read_struct import read_struct
+from dragoman.read_struct import read_struct, suggest
 from dragoman.upstream.keys import Auth
 
 FILE = "profiles.toml"
@@ -170,9 +170,7 @@ def merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]
 def find_kind(name: str, rows: Rows | None = None) -> Kind:
     known = (rows or load_rows()).kinds
     if name not in known:
-        raise ConfigError(
-            FILE, f"kind.{name}", f"there is no kind of server {name!r}; the kinds are: {', '.join(known)}"
-        )
+        raise ConfigError(FILE, f"kind.{name}", f"there is no kind of server {name!r}; {suggest(name, known)}")
     return known[name]
 
 

@@ -11,7 +11,7 @@ https://platform.openai.com/docs/guides/error-codes (digest read 2026-11-15). Co
 import re
 
 from dragoman.dialects._retry import read_retry_after, write_retry_after
-from dragoman.dialects.openai_chat.words import FAILURE_CODES, FAILURE_WORDS, NAME, STATUSES
+from dragoman.dialects.openai_chat.words import FAILURE_CODES, FAILURE_WORDS, NAME, STATUSES, UNKNOWN_URL
 from dragoman.failure import Failure, FailureKind, kind_of_status, status_of
 from dragoman.fields import leftovers
 from dragoman.jsontypes import Json, JsonObject
@@ -132,7 +132,7 @@ def encode_error(failure: Failure) -> JsonObject:
         "message": failure.message,
         "type": word,
         "param": failure.param,
-        "code": code if code is not None else failure.code,
+        "code": failure.code if code is None or failure.code == UNKNOWN_URL else code,
     }
     error.update(failure.extras.get(NAME, {}))
     if failure.kind == "too_long":

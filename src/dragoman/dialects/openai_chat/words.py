@@ -125,6 +125,7 @@ FAILURE_CODES: dict[str, FailureKind] = {
 # Other dialects' words for a service tier, and ours. Any other word stays: servers have words of their own.
 TIERS = {"standard": "default", "standard_only": "default", "unspecified": "auto"}
 
+UNKNOWN_URL = "unknown_url"  # OpenAI's code for a path that is not there; another 404 is about a model
 # `type` and `code` for each kind. The openai packages and agents react to these words.
 FAILURE_WORDS: dict[FailureKind, tuple[str, str | None]] = {
     "invalid_request": ("invalid_request_error", None),

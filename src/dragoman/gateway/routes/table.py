@@ -121,6 +121,9 @@ def _found(match: re.Match[str]) -> dict[str, str]:
     return {name: value for name, value in match.groupdict().items() if value is not None}
 
 
+MOST_GUESSED = 60  # characters of an unknown path for which a near one is looked for
+
+
 class RouteTable:
     def __init__(self, routes: Sequence[Route] | None = None) -> None:
         self._plain: dict[tuple[str, str], Match] = {}
@@ -163,6 +166,15 @@ class RouteTable:
     def methods(self, path: str) -> list[str]:
         """The allowed methods of a path; empty if there is no such path."""
         return [method for method in METHODS if self.find(method, path)]
+
+    def find_near(self, path: str) -> str:
+        """The path of a client's route that looks most like this one, or an empty text."""
+        if len(path) > MOST_GUESSED:
+            return ""
+        from difflib import get_close_matches  # after a mistake only
+
+        known = {route: None for (_, route), match in self._plain.items() if match.route.access != "admin"}
+        return next(iter(get_close_matches(path, known, n=1, cutoff=0.75)), "")
 
     def plain_path(self, path: str, *, keep_base: bool = False) -> str | None:
         """No doubled or trailing slash, exactly one version; None for a path with `..`, many steps and the like."""
