@@ -1,5 +1,7 @@
 """Tables of `keys`, `teams` and `usage` on a terminal of any width."""
 
+import io
+import sys
 import time
 from pathlib import Path
 
@@ -9,8 +11,11 @@ from dragoman import cli
 from dragoman.accounts.ledger import LedgerRow, SqliteLedger
 from dragoman.accounts.usage import make_report
 from dragoman.cli import keys, teams
+from dragoman.cli.models import write_table as write_models
+from dragoman.cli.style import tame
 from dragoman.cli.table import TableColumn, fit, hang
 from dragoman.cli.usage import write_table
+from dragoman.dialects._services import ListedModel
 
 NOW = 1_794_959_000.0
 
@@ -97,3 +102,27 @@ def test_a_key_of_a_team_that_does_not_exist_is_made_with_a_word_about_it(
     assert cli.main(["teams", "set", "webb", "--rpm", "5"]) == 0
     assert cli.main(["keys", "new", "--name", "bob", "--team", "webb"]) == 0
     assert words not in capsys.readouterr().err
+
+
+EVIL = "m\x1b]0;title\x07\r\x9b2J\u202e\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_t40_control_characters_of_others_are_shown_and_not_obeyed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = [
+        *fit([TableColumn("model")], [[EVIL]], None),
+        *write_models([ListedModel(name=EVIL, owner="up")]),
+        tame(f"a\tb{EVIL}", Terminal()).removesuffix("\n").replace("\t", " "),
+    ]
+    assert all(line.isprintable() for line in shown)
+    assert tame(EVIL, io.StringIO()) == EVIL, "a file gets what the model said"
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    monkeypatch.setattr(sys, "stdout", terminal := Terminal())
+    assert cli.main(["ask", "--model", "demo", f"say {EVIL}"]) == 0
+    assert terminal.getvalue().replace("\n", "").isprintable()

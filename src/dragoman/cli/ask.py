@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.cli.arguments import add_refuse, read_decimal, read_whole
 from dragoman.cli.local_gateway import DEMO, GatewayError, find_key, find_model
-from dragoman.cli.style import paint
+from dragoman.cli.style import paint, tame
 from dragoman.errors import ConfigError, DecodeError, DragomanError, LossError, UpstreamError
 from dragoman.jsontypes import JsonObject, dump_json, format_json, load_json
 
@@ -166,7 +166,7 @@ def print_answer(
     if streaming and "output" not in chat_options:
         with client.chat(model, prompt, stream=True, **chat_options) as stream:
             for text in stream.texts():
-                sys.stdout.write(text)
+                sys.stdout.write(tame(text, sys.stdout))
                 sys.stdout.flush()
             answer = stream.answer()
         sys.stdout.write("\n")
@@ -176,7 +176,7 @@ def print_answer(
             sys.stdout.flush()
             sys.stdout.buffer.write((format_json if sys.stdout.isatty() else dump_json)(parsed(answer)) + b"\n")
         else:
-            print(answer.text)
+            print(tame(answer.text, sys.stdout))
     if args.verbose:
         report(answer)
     elif answer.finish not in ("stop", "sequence", None):

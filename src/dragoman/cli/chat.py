@@ -20,9 +20,10 @@ from dragoman.cli.local_gateway import (
     list_models,
     running_gateway,
 )
-from dragoman.cli.style import paint, shows_colour
+from dragoman.cli.style import paint, shows_colour, tame
 from dragoman.cli.xray import show as show_xray
 from dragoman.jsontypes import Json, dump_text
+from dragoman.log_line import plain
 from dragoman.model.events import PartDelta, PartStart, ReplyEnd, ReplyFailed
 from dragoman.model.messages import Reasoning, Refusal, Text
 from dragoman.model.reply import Finish
@@ -204,6 +205,7 @@ class ChatTerminal:
             return last
         if last is Reasoning and kind is Text:
             print()
+        text = tame(text, sys.stdout)
         sys.stdout.write(paint(text, "dim", sys.stdout) if kind is Reasoning else text)
         sys.stdout.flush()
         return kind
@@ -224,7 +226,7 @@ class ChatTerminal:
             print(f"model: {words[0]}")
             return
         for name in list_models(self.session.url, self.session.key):
-            print(f"{'*' if name == self.session.model else ' '} {name}")
+            print(f"{'*' if name == self.session.model else ' '} {plain(name)}")
 
     def _clear(self, words: list[str]) -> None:
         self.session.messages.clear()

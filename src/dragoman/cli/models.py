@@ -12,6 +12,7 @@ from msgspec import to_builtins
 from dragoman.cli.style import paint
 from dragoman.errors import ConfigError
 from dragoman.jsontypes import JsonObject, format_json
+from dragoman.log_line import plain
 
 if TYPE_CHECKING:
     from dragoman.dialects._services import ListedModel
@@ -116,7 +117,7 @@ def write_card(card: "ListedModel") -> JsonObject:
 def write_table(cards: list["ListedModel"]) -> list[str]:
     rows = [("MODEL", "UPSTREAM", "READS", "WRITES", "CAN")]
     rows += [
-        (card.name, card.owner, write_number(card.reads), write_number(card.max_output), write_abilities(card))
+        (plain(card.name), card.owner, write_number(card.reads), write_number(card.max_output), write_abilities(card))
         for card in cards
     ]
     widths = [max(len(row[i]) for row in rows) for i in range(4)]

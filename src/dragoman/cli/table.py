@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from dragoman.log_line import plain
+
 EASY, NARROWEST = 16, 6  # least width of a column that is cut: before other columns are left out, and after
 REST = 24  # columns that are needed beside a line for its last words; with less they go below
 GAP = "  "
@@ -26,7 +28,7 @@ def find_width() -> int | None:
 
 def fit(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
     """One line for the titles and one for each row."""
-    cells = [[column.title for column in columns], *[list(row) for row in rows]]
+    cells = [[column.title for column in columns], *[[plain(word) for word in row] for row in rows]]
     widths = {i: max(len(row[i]) for row in cells) for i in range(len(columns))}
     if width is not None:
         _narrow(widths, columns, width, EASY)
