@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import msgspec
@@ -212,7 +213,9 @@ def test_single_rows_are_exported(tmp_path: Path, ledger: SqliteLedger, name: st
     assert usage.export(usage.all_rows(ledger, 0, NOON + 60, {"team": "web"}), path) == 7
     if name == "out.csv":
         with path.open(newline="") as file:
-            assert {row["key"] for row in csv.DictReader(file)} == {"ada"}
+            found = list(csv.DictReader(file))
+        assert {row["key"] for row in found} == {"ada"}
+        assert {Decimal(row["cost"]) for row in found} == {Decimal(one.cost or 0) / 10**6 for one in rows(7)}
     else:
         assert len(read_rows(path)) == 7
 

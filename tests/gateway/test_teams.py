@@ -612,6 +612,9 @@ def test_what_is_wrong_in_the_file_is_named(old: str, new: str, key: str) -> Non
     assert caught.value.key == key
 
 
+GRANT = '"models":["gpt-*","fast"],"tools":["files/*"],{}"tpm":200000,"at_once":5,"budget":"20 USD/month"'
+
+
 def test_the_commands_make_change_and_show_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -639,15 +642,28 @@ def test_the_commands_make_change_and_show_keys(
     key_id = key.split("-")[1]
     run("teams", "set", "web", "--rpm", "600", "--budget", "100 USD/month")
     assert "web  1 key  rpm 600  100 USD/month" in run("teams", "list")
-    shown = run("keys", "show", key_id)
+    shown = run("keys", "show", "ada")
+    assert shown == run("keys", "show", key_id)
     assert "models gpt-*,fast  tools files/*  rpm 60  tpm 200000  at once 5  20 USD/month" in shown
     assert "the team web: 0 of 100 USD/month spent, 0 reserved" in shown
     assert "rpm" not in run("keys", "edit", key_id, "--rpm", "none")
     assert run("keys", "rotate", key_id, "--grace", "1h").startswith(f"dk-{key_id}-")
     assert cli.main(["keys", "edit", key_id, "--budget", "lots"]) == 1
+    assert cli.main(["keys", "edit", "ada"]) == 1, "nothing to change"
+    assert cli.main(["keys", "new", "--read-only"]) == 1
+    team = run("teams", "show", "web").splitlines()
+    assert team == ["web  rpm 600  100 USD/month", "1 key: ada", "the team web: 0 of 100 USD/month spent, 0 reserved"]
     audit = run("usage", "--audit")
+    assert audit.splitlines()[1].endswith(
+        '{"grant":{' + GRANT.format('"rpm":60,') + '}} -> {"grant":{' + GRANT.format("") + "}}"
+    )
+    assert len(json.loads(run("usage", "--audit", "--json"))) == 4
     assert [line.split("  ")[2] for line in audit.splitlines()] == ["key rotate", "key edit", "team new", "key new"]
     assert key not in audit
+    run("keys", "new", "--name", "ada")
+    capsys.readouterr()
+    assert cli.main(["keys", "revoke", "ada"]) == 1
+    assert "2 keys have the name ada: give an id of" in capsys.readouterr().err
 
 
 def test_an_older_store_gets_todays_tables(tmp_path: Path) -> None:

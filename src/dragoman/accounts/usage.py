@@ -5,6 +5,7 @@ import io
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -94,9 +95,14 @@ def write_csv(report: Sequence[ReportLine], by: Sequence[str]) -> str:
     writer = csv.writer(out)
     writer.writerow([*by, "currency", *FIELDS])
     for line in report:
-        values = [getattr(line.sums, name) for name in FIELDS]
+        values = [_in_units(name, getattr(line.sums, name)) for name in FIELDS]
         writer.writerow([*(_cell(line.sums.by[word]) for word in by), line.sums.by["currency"], *values])
     return out.getvalue()
+
+
+def _in_units(name: str, value: object) -> object:
+    """Money as people and their spreadsheets read it: 0.0058, not 5800 micro-units."""
+    return Decimal(value).scaleb(-6) if name == "cost" and isinstance(value, int) else value
 
 
 def _cell(value: object) -> object:
@@ -136,7 +142,7 @@ def _export_csv(rows: Iterator[LedgerRow], path: Path) -> int:
         writer.writerow(COLUMNS)
         count = 0
         for row in rows:
-            writer.writerow([_cell(getattr(row, name)) for name in COLUMNS])
+            writer.writerow([_cell(_in_units(name, getattr(row, name))) for name in COLUMNS])
             count += 1
     return count
 
@@ -158,11 +164,13 @@ def _export_parquet(rows: Iterator[LedgerRow], path: Path) -> int:
         raise ValueError("Parquet needs pyarrow: pip install pyarrow") from None
     kinds = {int: arrow.int64(), float: arrow.float64(), bool: arrow.bool_(), str: arrow.string()}
     hints = get_type_hints(LedgerRow)
-    schema = arrow.schema([(name, kinds[_plain_type(hints[name])]) for name in COLUMNS])
+    schema = arrow.schema(
+        [(name, arrow.decimal128(24, 6) if name == "cost" else kinds[_plain_type(hints[name])]) for name in COLUMNS]
+    )
     count = 0
     with parquet.ParquetWriter(path, schema) as writer:
         while page := list(islice(rows, PAGE)):
-            found = [{name: getattr(row, name) for name in COLUMNS} for row in page]
+            found = [{name: _in_units(name, getattr(row, name)) for name in COLUMNS} for row in page]
             writer.write_table(arrow.Table.from_pylist(found, schema))
             count += len(page)
     return count

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote, urlencode
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dragoman.accounts.grants import Grant, GrantChange
+    from dragoman.accounts.grants import Account, Grant, GrantChange
     from dragoman.accounts.ledger import Ledger, LedgerRow, Page, Sums
     from dragoman.gateway.config.settings import Settings
     from dragoman.gateway.routes.admin_types import KeyView
@@ -210,18 +210,18 @@ class RemoteStore:
         from dragoman.gateway.stores.keys import KeyRow
 
         body = EditKey(name=change.name, team=change.team, expires=change.expires, grant=change.grant)
-        found = ask(self._url, "PATCH", f"/keys/{key_id}", KeyView, body)
+        found = ask(self._url, "PATCH", f"/keys/{quote(key_id, safe='')}", KeyView, body)
         names = [name for name in KeyView.__struct_fields__ if name != "in_file"]
         return KeyRow(digest="", **{name: getattr(found, name) for name in names}) if found is not None else None
 
     def rotate(self, key_id: str, grace_s: float = 0.0, who: str = "") -> str | None:
         from dragoman.gateway.routes.admin_types import KeyMade, Rotate
 
-        made = ask(self._url, "POST", f"/keys/{key_id}/rotate", KeyMade, Rotate(grace_s=grace_s))
+        made = ask(self._url, "POST", f"/keys/{quote(key_id, safe='')}/rotate", KeyMade, Rotate(grace_s=grace_s))
         return made.key if made is not None else None
 
     def revoke(self, key_id: str, who: str = "") -> bool:
-        return ask(self._url, "DELETE", f"/keys/{key_id}", dict) is not None
+        return ask(self._url, "DELETE", f"/keys/{quote(key_id, safe='')}", dict) is not None
 
     def set_team(self, name: str, change: "GrantChange", who: str = "") -> "Grant":
         from dragoman.gateway.routes.admin_types import TeamView
@@ -278,16 +278,20 @@ class RemoteLedger:
         return urlencode({"since": write_time(since), "until": write_time(until + 1), **said, **more})
 
 
-def read_spent(row: "KeyRow", table: "KeyTable") -> list[str]:
+def read_spent(row: "KeyRow | KeyView", teams: "dict[str, Grant]") -> list[str]:
     """How much of the budgets of a key and its team is spent."""
-    from dragoman.accounts.budgets import make_lines
     from dragoman.accounts.grants import NO_GRANT, make_holder
+
+    team = teams.get(row.team, NO_GRANT)
+    return say_spent(make_holder(row.id, row.name, row.grant, team=row.team, team_grant=team).budgeted)
+
+
+def say_spent(accounts: "Sequence[Account]") -> list[str]:
+    from dragoman.accounts.budgets import make_lines
     from dragoman.accounts.money import write_amount
     from dragoman.gateway.routes.admin_types import Budgets
     from dragoman.gateway.stores.engines import open_budgets
 
-    team = table.teams.get(row.team, NO_GRANT)
-    accounts = make_holder(row.id, row.name, row.grant, team=row.team, team_grant=team).budgeted
     if not accounts:
         return []
     if url := find_gateway():

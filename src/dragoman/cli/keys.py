@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 NAME = "keys"
 HELP = "make, list, change and revoke the gateway's client keys"
 LIMITS = ("rpm", "tpm", "at_once", "soft")
+WHICH = "its id, as `list` shows it, or its name"
 NONE = "none"  # the word that removes a limit
 
 
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     new.add_argument("--admin", action="store_true", help="for /metrics, /xray and /admin, not for models")
     new.add_argument("--read-only", action="store_true", help="with --admin: sees everything and changes nothing")
     edit = actions.add_parser("edit", help="change what a key may use; `none` takes a limit away")
-    edit.add_argument("id")
+    edit.add_argument("id", help=WHICH)
     edit.add_argument("--name", help="a name, for lists, the log and reports")
     for action in (new, edit):
         action.add_argument("--team", help="the team whose limits hold too")
@@ -36,12 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_limits(action)
     actions.add_parser("list", help="list the keys by id")
     show = actions.add_parser("show", help="show one key: what it may use, and what it has spent")
-    show.add_argument("id")
+    show.add_argument("id", help=WHICH)
     rotate = actions.add_parser("rotate", help="make a new secret for a key; its id and limits stay")
-    rotate.add_argument("id")
+    rotate.add_argument("id", help=WHICH)
     rotate.add_argument("--grace", default="0s", metavar="1h", help="how long the old secret stays good (0s)")
     revoke = actions.add_parser("revoke", help="revoke a key; a running gateway refuses it within a second")
-    revoke.add_argument("id", help="its id, as `list` shows it")
+    revoke.add_argument("id", help=WHICH)
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +69,8 @@ def run(args: argparse.Namespace) -> int:
 def act(args: argparse.Namespace, store: "KeyStore") -> int:
     match args.what:
         case "new":
+            if args.read_only and not args.admin:
+                raise ValueError("--read-only: expected --admin beside it; other keys change nothing anyway")
             key = store.new(
                 args.name,
                 admin=args.admin,
@@ -87,8 +90,27 @@ def act(args: argparse.Namespace, store: "KeyStore") -> int:
         case "rotate":
             return rotate(args, store)
         case _:
-            return revoke(args.id, store)
+            return revoke(find_id(args.id, store), store)
     return 0
+
+
+def find_id(word: str, store: "KeyStore") -> str:
+    """The id of a key by its id or its name. A ValueError says why there is none."""
+    from dragoman.cli.admin import list_file_keys
+
+    table = store.read()
+    rows = table.rows if table is not None else ()
+    if any(row.id == word for row in rows):
+        return word
+    named = [row for row in rows if row.name == word]
+    ids = [row.id for row in named if not row.revoked] or [row.id for row in named]
+    if len(ids) > 1:
+        raise ValueError(f"{len(ids)} keys have the name {word}: give an id of {', '.join(ids)}")
+    if not ids and any(word in (key.id, key.name) for key in list_file_keys(store)):
+        raise ValueError(f"the key {word} is in the configuration file: change it there")
+    if not ids:
+        raise ValueError(f"no such key: {word}")
+    return ids[0]
 
 
 def edit(args: argparse.Namespace, store: "KeyStore") -> int:
@@ -97,7 +119,9 @@ def edit(args: argparse.Namespace, store: "KeyStore") -> int:
     expires = None if args.expires is None else 0.0 if args.expires == NONE else read_end(args.expires)
     team = "" if args.team == NONE else args.team
     change = KeyChange(name=args.name, team=team, expires=expires, grant=read_change(args))
-    row = store.edit(args.id, change)
+    if change == KeyChange():
+        raise ValueError("nothing to change: expected an option such as --rpm 60")
+    row = store.edit(find_id(args.id, store), change)
     if row is None:
         return no_such(args.id)
     print(describe(row))
@@ -116,7 +140,7 @@ def warn_of_unknown(team: str, store: "KeyStore") -> None:
 def rotate(args: argparse.Namespace, store: "KeyStore") -> int:
     from dragoman.accounts.money import read_duration_s
 
-    key = store.rotate(args.id, read_duration_s(args.grace))
+    key = store.rotate(find_id(args.id, store), read_duration_s(args.grace))
     if key is None:
         return no_such(args.id)
     print(key, flush=True)
@@ -225,10 +249,10 @@ def _id(row: "KeyRow | KeyView") -> str:
     return "in file" if getattr(row, "in_file", False) else row.id
 
 
-def describe(row: "KeyRow") -> str:
+def describe(row: "KeyRow | KeyView") -> str:
     kind = "admin" if row.admin else "client"
     team = [f"team {row.team}"] if row.team else []
-    parts = [row.id, kind, _day(row.created), _state(row), row.name, *team, *_limits(row)]
+    parts = [_id(row), kind, _day(row.created) if row.created else "", _state(row), row.name, *team, *_limits(row)]
     return "\n".join(hang("", [part for part in parts if part], find_width()))
 
 
@@ -255,15 +279,20 @@ def describe_grant(grant: "Grant") -> list[str]:
     return words + ([grant.budget] if grant.budget else []) + [name for name, on in flags.items() if on]
 
 
-def show_one(key_id: str, store: "KeyStore") -> int:
-    from dragoman.cli.admin import read_spent
+def show_one(word: str, store: "KeyStore") -> int:
+    from dragoman.cli.admin import list_file_keys, read_spent, read_teams
+    from dragoman.gateway.stores.keys import KeyTable
 
-    table = store.read()
-    row = next((row for row in table.rows if row.id == key_id), None) if table is not None else None
-    if row is None or table is None:
-        return no_such(key_id)
+    table = store.read() or KeyTable(pepper="")
+    in_file = next((key for key in list_file_keys(store) if word in (key.id, key.name)), None)
+    stored = [row.name for row in table.rows] + [row.id for row in table.rows]
+    if in_file is not None and word not in stored:
+        row: KeyRow | KeyView = in_file
+    else:
+        key_id = find_id(word, store)
+        row = next(one for one in table.rows if one.id == key_id)
     print(describe(row))
-    for line in read_spent(row, table):
+    for line in read_spent(row, read_teams(store)):
         print(line)
     return 0
 

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import textwrap
 from typing import TYPE_CHECKING
 
 from dragoman.cli.keys import add_limits, describe_grant, read_change
@@ -10,7 +11,8 @@ from dragoman.cli.table import TableColumn, find_width, fit, hang
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dragoman.gateway.stores.keys import KeyStore
+    from dragoman.gateway.routes.admin_types import KeyView
+    from dragoman.gateway.stores.keys import KeyRow, KeyStore
 
 NAME = "teams"
 HELP = "make, list, change and delete teams: limits that several keys share"
@@ -22,6 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     change.add_argument("name")
     add_limits(change)
     actions.add_parser("list", help="list the teams, with the number of their keys")
+    show = actions.add_parser("show", help="show one team: what it may use, its keys, and what it has spent")
+    show.add_argument("name")
     drop = actions.add_parser("drop", help="delete a team; its keys stay, without its limits")
     drop.add_argument("name")
 
@@ -54,6 +58,28 @@ def show_all(store: "KeyStore") -> None:
         print("\n".join(hang(line.ljust(longest), describe_grant(grant), width)).rstrip())
 
 
+def show_one(name: str, store: "KeyStore") -> None:
+    from dragoman.accounts.grants import NO_GRANT, make_holder
+    from dragoman.cli.admin import list_file_keys, read_teams, say_spent
+
+    table, grant = store.read(), read_teams(store).get(name)
+    if grant is None:
+        raise ValueError(f"no such team: {name}")
+    print("\n".join(hang(name, describe_grant(grant), find_width())))
+    rows: list[KeyRow | KeyView] = [*(table.rows if table is not None else ()), *list_file_keys(store)]
+    keys = [row.name or row.id for row in rows if row.team == name and not row.revoked]
+    print(
+        "\n".join(
+            textwrap.wrap(
+                f"{len(keys)} key{'' if len(keys) == 1 else 's'}: {', '.join(keys)}" if keys else "no keys",
+                find_width() or 1000,
+            )
+        )
+    )
+    for line in say_spent(make_holder("", "", NO_GRANT, team=name, team_grant=grant).budgeted):
+        print(line)
+
+
 def act(args: argparse.Namespace, store: "KeyStore") -> int:
     match args.what:
         case "set":
@@ -61,6 +87,8 @@ def act(args: argparse.Namespace, store: "KeyStore") -> int:
             print("\n".join(hang(args.name, describe_grant(grant), find_width())))
         case "list":
             show_all(store)
+        case "show":
+            show_one(args.name, store)
         case _:
             if not store.drop_team(args.name):
                 print(f"{paint('dragoman teams:', 'red', sys.stderr)} no such team: {args.name}", file=sys.stderr)

@@ -15,6 +15,7 @@ from dragoman.errors import ConfigError
 if TYPE_CHECKING:
     from dragoman.accounts.ledger import Sums
     from dragoman.accounts.usage import ReportLine
+    from dragoman.gateway.stores.keys import AuditRow
 
 NAME = "usage"
 HELP = "show what was used and what it cost"
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--since", default="7d", metavar="7d", help="the start: 7d, 12h or a day like 2026-11-01 (default: 7d)"
     )
-    parser.add_argument("--until", metavar="DAY", help="the end (default: now)")
+    parser.add_argument("--until", metavar="DAY", help="the end: the start of this day (default: now)")
     parser.add_argument(
         "--where", action="append", default=[], metavar="team=web", help="only rows like this; repeat it for more"
     )
@@ -34,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--csv", action="store_true", help="as CSV")
     form.add_argument("--json", action="store_true", help="as JSON")
     form.add_argument("--export", type=Path, metavar="FILE", help="single requests to a .csv, .jsonl or .parquet file")
-    form.add_argument("--audit", action="store_true", help="changes of keys, teams and the configuration")
+    parser.add_argument(
+        "--audit", action="store_true", help="changes of keys, teams and the configuration; also --json"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -50,11 +53,7 @@ def act(args: argparse.Namespace) -> int:
     from dragoman.cli.admin import open_reports, open_store
 
     if args.audit:
-        for row in open_store().read_audit(1000):
-            at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(row.at))
-            change = f"{bytes(row.before).decode()} -> {bytes(row.after).decode()}"
-            print(f"{at}  {row.who}  {row.what}  {row.subject}  {change}")
-        return 0
+        return show_audit(args, open_store().read_audit(1000))
     now = time.time()
     since = usage.read_since(args.since, now)
     until = usage.read_since(args.until, now) if args.until else now
@@ -77,6 +76,25 @@ def act(args: argparse.Namespace) -> int:
         print(msgspec.json.encode([line.sums for line in report]).decode())
     else:
         print("\n".join(write_table(report, by, find_width())) if report else "nothing was used")
+    return 0
+
+
+def show_audit(args: argparse.Namespace, rows: "Sequence[AuditRow]") -> int:
+    import msgspec
+
+    if args.csv or args.export is not None:
+        raise ValueError("--audit: expected --json beside it, or nothing")
+    if args.json:
+        print(msgspec.json.encode(rows).decode())
+        return 0
+    for row in rows:
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(row.at))
+        before, after = (msgspec.json.decode(text) for text in (row.before, row.after))
+        if isinstance(before, dict) and isinstance(after, dict):  # only what changed; `--json` has everything
+            same = [name for name in before if name in after and before[name] == after[name]]
+            before, after = ({name: one[name] for name in one if name not in same} for one in (before, after))
+        change = " -> ".join(msgspec.json.encode(one).decode() for one in (before, after))
+        print(f"{at}  {row.who}  {row.what}  {row.subject}  {change}")
     return 0
 
 

@@ -201,13 +201,14 @@ def _describe(call: Call | Described, refs: dict[Any, Any]) -> JsonObject:
     inside = [word for word in ("id", "name") if f"{{{word}}}" in call.path]
     parameters = [{"name": word, "in": "path", "required": True, "schema": {"type": "string"}} for word in inside]
     parameters += [{"name": word, "in": "query", "schema": {"type": "string"}} for word in call.query]
-    reply = refs.get(call.reply, {"type": "object"})
+    media_type = call.media_type if isinstance(call, Described) else "application/json"
+    reply = refs.get(call.reply, {"type": "object"} if media_type == "application/json" else {"type": "string"})
     row: JsonObject = {
         "summary": call.says,
         "operationId": call.work.__name__ if isinstance(call, Call) else f"{call.method.lower()}{call.path}",
         "parameters": parameters,
         "responses": {
-            "200": {"description": "done", "content": {"application/json": {"schema": reply}}},
+            "200": {"description": "done", "content": {media_type: {"schema": reply}}},
             "default": {"description": "an error in OpenAI's shape"},
         },
     }

@@ -55,6 +55,7 @@ class Described(Struct, frozen=True, kw_only=True):
     body: Any = None  # the type of what is sent
     reply: Any = None  # of what comes back; None: any JSON
     query: tuple[str, ...] = ()
+    media_type: str = "application/json"  # of what comes back
 
 
 async def serve_console(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
@@ -341,10 +342,21 @@ DESCRIBED = (
         reply=TrafficPage,
         query=("q", "before", "limit"),
     ),
-    Described(method="GET", path="/traffic/live", says="new requests, as server-sent events", query=("after",)),
+    Described(
+        method="GET",
+        path="/traffic/live",
+        says="new requests, as server-sent events",
+        query=("after",),
+        media_type="text/event-stream",
+    ),
     Described(method="GET", path="/xray", says="requests whose bodies are kept"),
     Described(method="GET", path="/xray/{id}", says="one request, from the client to the provider and back"),
-    Described(method="GET", path="/xray/{id}/scenario", says="the same as a scenario of `dragoman verify`, in TOML"),
+    Described(
+        method="GET",
+        path="/xray/{id}/scenario",
+        says="the same as a scenario of `dragoman verify`, in TOML",
+        media_type="text/plain",
+    ),
     Described(method="POST", path="/replay", says="send a kept request again", body=Replay, reply=Replayed),
     Described(method="GET", path="/models", says="the names of all models"),
     Described(
