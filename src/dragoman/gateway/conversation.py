@@ -102,7 +102,7 @@ async def take_in(scope: Scope, path: str, raw: bytes | None, to_sent: ToSent | 
     scope.client_request.counted = scope.charge is not None and scope.charge.books is not None
     if http.holder is not None:
         check_other_models(scope.now, http.holder, request)
-        await check_names(scope.gateway, http.holder, request, scope.dialect)
+        await check_names(scope.gateway, http.holder, request, scope.dialect, large=scope.large)
         scope.makes_names = makes_names(request, scope.dialect)
     if scope.dialect.stores_replies:
         scope.client_request = await take_in_items(scope, scope.client_request)

@@ -168,12 +168,14 @@ def _find_dialects(request: Request) -> set[str]:
     return found & {*SPOKEN}
 
 
-async def check_names(gateway: "Gateway", holder: Holder | None, request: Request, dialect: Dialect) -> None:
+async def check_names(
+    gateway: "Gateway", holder: Holder | None, request: Request, dialect: Dialect, *, large: bool = False
+) -> None:
     """A 400 if a request names a thing that its key may not use. An unknown name looks the same as another key's."""
     if holder is None:
         return
     items = dialect.stores_replies and gateway.now.speaks(dialect.name)
-    names = find_names(request, items=items)
+    names = await off_loop(large, find_names, request, items=items)
     if dialect.name == CANONICAL:
         stored = [one.name for one in all_dialects() if one.stores_replies and gateway.now.speaks(one.name)]
         names |= await asyncio.to_thread(find_written_names, request, stored)

@@ -21,7 +21,8 @@ from dragoman.upstream.attempts import Attempt
 KEEP_ON_REQUEST = 50
 MAX_BYTES = 256 * 1024
 LONGEST_TEXT = 4000
-_BASE64 = re.compile(r"(?:data:[\w/+.-]+;base64,)?[A-Za-z0-9+/_-]{400,}={0,2}")
+# Each run of letters is looked at once, from its beginning: else a run that is too short is tried from each letter.
+_BASE64 = re.compile(r"(?:data:[\w/+.-]++;base64,)?(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{400,}+={0,2}")
 _SECRETS = re.compile(r"\b(?:sk|dk|dka|AIza|xai|gsk|pplx|r8)[-_A-Za-z0-9]{12,}")
 
 
