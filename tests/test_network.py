@@ -20,7 +20,7 @@ from dragoman.gateway.config.load import read_settings
 from dragoman.gateway.config.settings import RequestLimits
 from dragoman.gateway.process.banner import banner
 from dragoman.gateway.process.startup import ServeOptions, make_access, settle
-from dragoman.network import Network, find_proxy
+from dragoman.network import Network, find_proxy, find_unused_variable
 from tests.gateway.house import faultline, open_house, state, upstream
 from tests.gateway.test_faults import GOOD, ask
 from tests.gateway.test_unreachable import Authority, Vault
@@ -68,6 +68,14 @@ def test_the_environment_says_which_proxy(url: str, proxy: str) -> None:
 )
 def test_odd_variables(env: dict[str, str], proxy: str) -> None:
     assert find_proxy("https://far.test", env) == proxy
+
+
+def test_a_proxy_that_is_not_used_is_told() -> None:
+    socks = {"ALL_PROXY": "socks5://a.test:1", "NO_PROXY": "near.test"}
+    assert find_unused_variable("https://far.test", socks) == "ALL_PROXY"
+    assert find_unused_variable("https://near.test", socks) == ""
+    assert find_unused_variable("http://127.0.0.1:1", socks) == ""
+    assert find_unused_variable("https://far.test", COMPANY) == ""
 
 
 def test_a_cgi_programs_http_proxy_is_a_header_of_its_client() -> None:
@@ -189,7 +197,7 @@ def test_a_client_certificate_is_shown(authority: Authority, tmp_path: Path) -> 
     try:
         with Client("compatible", client_cert=str(authority.issue(tmp_path, "me")), **options) as client:
             assert client.chat("m", "hi").text
-        with Client("compatible", **options) as client, pytest.raises(UpstreamError):
+        with Client("compatible", **options) as client, pytest.raises(UpstreamError, match="client_cert"):
             client.chat("m", "hi")
     finally:
         vault.close()

@@ -70,14 +70,27 @@ def find_network(url: str, env: Mapping[str, str]) -> Network:
 
 def find_proxy(url: str, env: Mapping[str, str]) -> str:
     """The proxy of the environment for a URL; "" for none. A proxy that is not HTTP (socks5://) is not used."""
-    parts = urlsplit(url)
-    host = (parts.hostname or "").lower().rstrip(".")
-    if not host or is_this_machine(host) or _is_exempt(host, parts.port, _variable("no_proxy", env)):
+    if not _is_beyond(url, env):
         return ""
-    proxy = _variable(f"{parts.scheme}_proxy", env) or _variable("all_proxy", env)
+    proxy = _variable(f"{urlsplit(url).scheme}_proxy", env) or _variable("all_proxy", env)
     if proxy and "://" not in proxy:
         proxy = f"http://{proxy}"
     return proxy if is_usable(proxy) else ""
+
+
+def find_unused_variable(url: str, env: Mapping[str, str]) -> str:
+    """The variable whose proxy is meant for this URL but is of a kind that we do not speak; "" for none."""
+    if not _is_beyond(url, env) or find_proxy(url, env):
+        return ""
+    names = (f"{urlsplit(url).scheme}_proxy", "all_proxy")
+    return next((name.upper() for name in names if _variable(name, env)), "")
+
+
+def _is_beyond(url: str, env: Mapping[str, str]) -> bool:
+    """Whether a proxy of the environment would be asked for this URL."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower().rstrip(".")
+    return bool(host) and not is_this_machine(host) and not _is_exempt(host, parts.port, _variable("no_proxy", env))
 
 
 def is_usable(proxy: str) -> bool:

@@ -87,6 +87,18 @@ def test_doctor_says_what_is_wrong_and_how_to_mend_it(run: Run, tmp_path: Path) 
     assert "canary" not in out + err
 
 
+def test_doctor_tells_variables_of_the_network_that_do_not_work(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "dragoman.toml").write_text('[providers.far]\nbase_url = "https://far.test/v1"\n')
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://proxy.test:1080")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+    code, out, _ = run("doctor", "--offline")
+    assert code == 1
+    assert "wrong  SSL_CERT_FILE: there is no " in out
+    assert "note   HTTPS_PROXY: is not used: dragoman speaks only to http:// proxies\n" in out
+
+
 def test_doctor_is_content_without_providers(run: Run) -> None:
     code, out, _ = run("doctor", "--offline")
     assert "only the demo model is served" in out

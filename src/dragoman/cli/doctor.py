@@ -66,6 +66,7 @@ def look(args: argparse.Namespace) -> Iterator[Finding]:
     if settings is None:
         return
     yield look_at_port(settings)
+    yield from look_at_network(settings)
     yield from asyncio.run(look_at_providers(settings, offline=args.offline))
 
 
@@ -84,6 +85,18 @@ def look_at_versions() -> Iterator[Finding]:
     for package, extra, what in (("mcp", "mcp", "MCP servers"), ("uvloop", "fast", "a faster gateway")):
         if importlib.util.find_spec(package) is None and not (package == "uvloop" and os.name == "nt"):
             yield Finding("note", package, f"not installed; it is for {what}", f"pip install 'dragoman[{extra}]'")
+
+
+def look_at_network(settings: "Settings") -> Iterator[Finding]:
+    from dragoman.network import find_unused_variable
+
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        if (path := os.environ.get(name)) and not os.path.exists(path):
+            yield Finding("wrong", name, f"there is no {path}", "name your company's certificates, or unset it")
+    direct = [upstream.base_url for upstream in settings.upstreams if not upstream.network.proxy]
+    for name in sorted({find_unused_variable(url, os.environ) for url in direct} - {""}):
+        fix = f"set {name}=http://host:port, or `proxy = false` if none is needed"
+        yield Finding("note", name, "is not used: dragoman speaks only to http:// proxies", fix)
 
 
 def look_at_port(settings: "Settings") -> Finding:

@@ -222,7 +222,9 @@ class Transport:
                 idle = connection.answers > 0 and connection.heard == 0 and clock() - sent < STALE_S
                 connection.close()
                 if not idle or not may_resend():
-                    raise UpstreamError(hung_up(clock() - sent)) from error
+                    silent_tls = place.origin[0] and connection.answers == 0 and connection.heard == 0
+                    failure = hung_up(clock() - sent, wants_certificate=silent_tls and not network.client_cert)
+                    raise UpstreamError(failure) from error
                 connection = None  # the server had closed this idle connection: send again on a new one (F32)
             except (NotHttp, TimeoutError) as error:
                 connection.close()
@@ -302,10 +304,14 @@ def failure_of(error: Exception) -> Failure:
             return malformed("the upstream's answer is not valid HTTP")
 
 
-def hung_up(after_s: float) -> Failure:
-    """A request that the upstream has worked on is not sent there again: it costs money each time."""
+def hung_up(after_s: float, *, wants_certificate: bool = False) -> Failure:
+    """A request that the upstream has worked on is not sent there again: it costs money each time.
+
+    `wants_certificate`: TLS 1.3 refuses a client without a certificate only after its first words.
+    """
     if after_s < WORKED_S:
-        code, words = "upstream_disconnected", "the upstream hung up"
+        hint = "; some want a certificate of yours (client_cert)" if wants_certificate else ""
+        code, words = "upstream_disconnected", f"the upstream hung up{hint}"
     else:
         code, words = "upstream_gave_up", f"the upstream hung up after {after_s:.0f} s of work"
     return Failure(kind="server_error", status=502, code=code, message=words)
@@ -324,7 +330,7 @@ def _explain_tls(error: ssl.SSLError) -> str:
         if error.verify_code in _EXPIRED:
             return f"{words}: it has expired or is not valid yet; check the clock of this machine, too"
         return f"{words}: {'it is for another host' if error.verify_code in _OTHER_HOST else error.verify_message}"
-    if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"):
+    if getattr(error, "reason", None) in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"):
         return "the upstream does not speak TLS: should its address begin with http://?"
     return "the upstream broke off the TLS handshake; some want a certificate of yours (client_cert, client_key)"
 

@@ -1,5 +1,6 @@
 """The text a person sees when the gateway starts: address, upstreams, keys, and one command to try."""
 
+import os
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -7,6 +8,7 @@ from dragoman.gateway.access.auth import LOCAL_HOSTS, Access
 from dragoman.gateway.config.settings import PORT, Settings
 from dragoman.gateway.config.source import state_folder
 from dragoman.gateway.stores.sqlite_keys import FILE
+from dragoman.network import find_unused_variable
 from dragoman.upstream.discovery import PORTS
 from dragoman.upstream.keys import show_url
 from dragoman.upstream.profiles import load_rows
@@ -88,13 +90,14 @@ def _aliases(settings: Settings) -> list[str]:
 def _proxies(settings: Settings) -> list[str]:
     """Which providers are reached through which proxy: a variable of the environment may be a surprise."""
     by_proxy: dict[str, list[str]] = {}
+    unused = {find_unused_variable(u.base_url, os.environ) for u in settings.upstreams if not u.network.proxy} - {""}
     for upstream in settings.upstreams:
         if shown := upstream.network.shown_proxy:
             by_proxy.setdefault(shown, []).append(upstream.name)
     return [
         f"  proxy          {proxy} for {', '.join(names)} (`proxy = false` switches it off)"
         for proxy, names in by_proxy.items()
-    ]
+    ] + [f"  proxy          {name} is not used: dragoman speaks only to http:// proxies" for name in sorted(unused)]
 
 
 def missing_key(upstream: Upstream) -> str | None:
