@@ -47,7 +47,7 @@ class Converted(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def notes(self) -> tuple[Note, ...]:
-        """What could not be carried. Their places are looked up when this is first read: that can take longer than the
+        """Notes on what was lost or changed. Their places are looked up at the first use: that can take longer than the
         conversion itself."""
         return tuple(self.noted)
 
@@ -192,7 +192,7 @@ class StreamConverter:
 
     @property
     def failure(self) -> Failure | None:
-        """What the stream ended with, if it did not end well."""
+        """The failure that ended the stream, if it did not end well."""
         return self._reader.failure
 
     def feed(self, piece: bytes) -> bytes:

@@ -427,7 +427,7 @@ def ask_for_usage(data: bytes, dialect: Dialect) -> bytes:
 
 
 def _combine(first: Undo, second: Undo) -> Undo:
-    """What the profile made necessary, and what a lesson did besides. Names were made legal the first time."""
+    """The Undo of the first call, with the changes that a lesson added. Names were made legal in the first call."""
     changed = {f: getattr(second, f) for f in Undo.__struct_fields__ if getattr(second, f) != getattr(Undo(), f)}
     changed |= {"custom": first.custom | second.custom, "stops": first.stops + second.stops}
     return replace(first, **{**changed, "renames": first.renames if first.renames != NOTHING else second.renames})

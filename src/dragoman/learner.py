@@ -369,7 +369,7 @@ def _learn_unread_thoughts(request: Request, profile: Profile, notes: Notes) -> 
 
 
 def _start_of_turn(request: Request) -> int:
-    """Where the user last said something, and not only a tool."""
+    """The number of the last turn with the user's own words, and not only results of tools."""
     for i in range(len(request.messages) - 1, -1, -1):
         message = request.messages[i]
         if message.role == "user" and not any(isinstance(part, ToolResult) for part in message.parts):

@@ -206,7 +206,7 @@ class StreamReader:
         return self.take(self.decode(piece))
 
     def close(self) -> list[Event]:
-        """What is left. A stream that was cut ends in a failure."""
+        """The last events. A stream that was cut ends with a failure."""
         return self.take(self.decode_rest())
 
     def decode(self, piece: bytes) -> list[Event]:

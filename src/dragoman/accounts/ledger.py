@@ -73,7 +73,7 @@ class LedgerRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def debit(self) -> int:
-        """What its budgets pay, in micro-units."""
+        """The amount that the budgets of the request pay, in micro-units."""
         return self.cost if self.cost is not None else self.instead or 0
 
 

@@ -22,7 +22,7 @@ class TableColumn(Struct, frozen=True):
 
 
 def find_width() -> int | None:
-    """Of the terminal; None for a file or a pipe, which take lines of any length."""
+    """The width of the terminal; None for a file or a pipe, which take lines of any length."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 

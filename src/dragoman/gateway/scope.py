@@ -298,7 +298,7 @@ class Scope:
         return RequestLine(row, holder.team if holder is not None else "", waited, more)
 
     def _say_mended(self) -> str:
-        """What was removed from a conversation or repaired in it (mission E4). Other notes only count."""
+        """One line on the parts that were removed from the conversation or repaired in it (mission E4)."""
         if self.answer is not None:
             found, count = self.answer.notes.read_mended_turns(MOST_PLACES, MOST_MENDED)
         else:

@@ -140,7 +140,7 @@ class Generation:
         return pairs
 
     def plain_name(self, model: str) -> str:
-        """As the configuration names it: Gemini says models/x, Ollama x:latest."""
+        """The model's name as the configuration has it: Gemini says models/x, Ollama x:latest."""
         return plain_name(model, self.routes)
 
     def price_of(self, model: str) -> ModelPrice | None:

@@ -396,7 +396,7 @@ class _WriterTap:
 
 
 def count_events(events: list[Event]) -> int:
-    """As the provider sent them: a run of deltas, which stands first, is many."""
+    """The number of events as the provider sent them. A run of deltas, which stands first, counts as many."""
     if events and type(first := events[0]) is TextRun:
         return len(events) - 1 + len(first.pieces)
     return len(events)

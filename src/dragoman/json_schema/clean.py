@@ -193,7 +193,7 @@ def _path_of(ref: str) -> SchemaPath:
 
 
 def resolve(root: Json, ref: str) -> Json:
-    """What a reference within the root points at; None if there is nothing."""
+    """The schema that a reference within the root names; None if there is none."""
     if ref != "#" and not ref.startswith("#/"):
         return None  # another document, or an anchor
     found = root

@@ -79,7 +79,7 @@ def adapt_schemas(request: Request, profile: Profile, notes: Notes) -> tuple[Req
 
 
 class _Known(Struct, frozen=True):
-    """What a list of tools becomes."""
+    """The result of rewriting a list of tools."""
 
     tools: tuple[AnyTool, ...] | None  # None: the same
     aliases: dict[str, dict[str, str]]

@@ -81,7 +81,7 @@ class Database:
     async def ask(
         self, work: Callable[[PgConnection], Awaitable[T]], answer_s: float, *, transaction: bool = True
     ) -> T:
-        """As `run`, for code on another event loop: that loop is not blocked."""
+        """Does the same as `run` for code on another event loop, without blocking that loop."""
         if self.away:
             self._look_for_it()
             raise DatabaseAwayError(self.away)
@@ -97,7 +97,7 @@ class Database:
         return found
 
     async def run_here(self, work: Callable[[PgConnection], Awaitable[T]]) -> T:
-        """As `run`, for a task that `start` began. Raises one of AWAY if the server does not answer."""
+        """Does the same as `run` for a task that `start` began. Raises one of AWAY if the server does not answer."""
         try:
             found = await self._work(work, self._answer_s)
         except AWAY as error:

@@ -79,7 +79,7 @@ def dump_state(state: CarriedState) -> bytes:
 
 
 def load_state(data: bytes) -> CarriedState | None:
-    """None if another version of dragoman wrote it."""
+    """The state in these bytes; None if another version of dragoman wrote it."""
     try:
         return msgspec.json.decode(data, type=CarriedState)
     except msgspec.MsgspecError:

@@ -85,7 +85,7 @@ def _is_sentinel(value: object) -> bool:
 
 
 def _complain_openrouter(body: dict[str, Any], dialect: str) -> list[str]:
-    """It passes signed details on to the vendor behind it. Google wants them back with every call."""
+    """OpenRouter passes signed details on to the vendor behind it. Google wants them back with every call."""
     found = []
     demanded = str(body.get("model")).startswith(("google/gemini-3", "google/gemini-4"))
     for message in objects(body.get("messages")):

@@ -62,7 +62,7 @@ class Window:
         return inf  # not reached: every entry leaves the window in the end
 
     def try_take(self, now: float, weight: int = 1) -> WindowEntry | None:
-        """As `take`, if `weight` fits now."""
+        """Does the same as `take`, if `weight` fits now."""
         entries = self._entries
         if entries and next(iter(entries)).at + self._span <= now:
             self._forget(now)

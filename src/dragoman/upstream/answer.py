@@ -113,7 +113,7 @@ class OpenAnswer(Protocol):
     def failure(self) -> Failure | None: ...
 
     async def next(self) -> Piece | None:
-        """What comes next, None at the end."""
+        """The next piece of the answer; None at its end."""
 
     def release_request(self) -> None:
         """The request will not be sent again: frees its memory, as a stream may be long."""
@@ -538,7 +538,7 @@ class UpstreamAnswer:
         return Piece(raw, self._take(reader, events))
 
     def _keep_piece(self, times: WireTimes, raw: bytes) -> None:
-        """Of a long answer nothing is kept, also while it runs."""
+        """Keeps a piece for X-ray. Once the answer has become too long, all pieces are forgotten."""
         times.size += len(raw)
         if times.size > MOST_KEPT:
             times.pieces.clear()
@@ -575,7 +575,7 @@ class UpstreamAnswer:
         self._state.budget.in_flight -= 1
 
     def _tell_state(self) -> None:
-        """What this answer says about its upstream."""
+        """Tells the breaker and the keys of the upstream how this answer went."""
         state, key, model, now = self._state, self._key, self.target.model, self._clock()
         if self.failure is not None:
             state.take_failure(key, model, self.failure, now, self._dice(), self._client, self._find_hash())

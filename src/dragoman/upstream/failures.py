@@ -62,5 +62,5 @@ def redact_error(error: UpstreamError, secret: Secret) -> None:
 
 
 def redact(failure: Failure, secret: Secret) -> Failure:
-    """Without our key: a provider may repeat what it was sent, in a stream too (T09)."""
+    """The failure without our key, which a provider may repeat in its message, in a stream too (T09)."""
     return msgspec.json.decode(secret.redact(msgspec.json.encode(failure)), type=Failure)

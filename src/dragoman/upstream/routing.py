@@ -207,7 +207,7 @@ def hint_key(routes: Routes, name: str) -> str:
 
 
 def plain_name(model: str, routes: Routes) -> str:
-    """Without what dialects add: Gemini says models/x, Ollama x:latest."""
+    """The name of a model without the additions of a dialect: Gemini says models/x, Ollama x:latest."""
     name = model.removeprefix("models/")
     if not name:
         return next((m for upstream in routes.upstreams for m in routes.models_of(upstream)), "")

@@ -122,7 +122,7 @@ class SharedLimit:
 
 
 class SharedWindow:
-    """As Window, in shared memory: pairs of a bucket's number and what is in it."""
+    """A Window in shared memory: pairs of a bucket's number and its content."""
 
     __slots__ = ("_lock", "_ring", "limit")
 
@@ -172,7 +172,7 @@ class SharedWindow:
             return self._count(now)
 
     def _count(self, now: float) -> int:
-        """What the window holds. Buckets that have left it since the last call are taken off the sum."""
+        """The sum of the window. Buckets that have left it since the last call are subtracted first."""
         ring = self._ring
         floor_, oldest = ring[FLOOR], floor((now - SPAN_S - MARGIN_S) / BUCKET_S)
         if oldest > floor_:

@@ -82,7 +82,7 @@ class Opened:
             raise UpstreamError(self._broken(error)) from error
 
     def says_nothing_yet(self) -> None:
-        """What has come so far only opens a stream: the server may still be reading the prompt."""
+        """Call this if the bytes so far only open a stream: the server may still be reading the prompt."""
         self._unsaid = self._size
 
     def listen(self, listener: Callable[[], bool]) -> None:

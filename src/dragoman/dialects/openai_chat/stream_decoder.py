@@ -264,5 +264,5 @@ class StreamDecoder(StreamMarks):
 
 
 def _read_labels(body: JsonObject) -> tuple[object, ...]:
-    """What a chunk says about the whole reply and another chunk may say differently."""
+    """The keys of a chunk that are about the whole reply, and that may differ from chunk to chunk."""
     return body.get("system_fingerprint"), body.get("service_tier")

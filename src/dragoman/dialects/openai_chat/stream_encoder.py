@@ -299,7 +299,7 @@ class StreamEncoder:
         return True
 
     def _begin_thought(self, state: ChoiceState, growing: Growing) -> None:
-        """Of two thoughts in a row the client makes one."""
+        """Begins a thought. The client joins it with a thought directly before it, so that becomes a note."""
         growing.joined = state.last is Reasoning
         if growing.joined:
             self._notes.altered(growing.at[0] if growing.at else ROOT, "several thoughts said as one")

@@ -155,7 +155,7 @@ class ClientKeys:
         return self._holder(row) if row is not None and row.admin and not self._has_ended(row) else None
 
     def find_digests(self, key_id: str) -> tuple[str, ...]:
-        """Of the secrets of a key that open something now: its own, and the one before it in its days of grace."""
+        """The digests of the secrets of a key that are good now: its own, and in the days of grace the one before."""
         self._refresh()
         row = self._rows.get(key_id)
         if row is None or self._has_ended(row):

@@ -102,7 +102,7 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
 
 
 def _merge_server(data: Mapping[str, Any], file: str) -> dict[str, Any]:
-    """What stands in `[server]` counts as if it stood outside."""
+    """Moves the keys of `[server]` to the top of the file, where they mean the same."""
     server = data.get("server")
     return {**data, **(read_struct(server, dict[str, Any], file, "server") if server is not None else {})}
 

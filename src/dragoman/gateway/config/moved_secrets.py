@@ -29,7 +29,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 def merge_server(data: dict[str, Any]) -> dict[str, Any]:
-    """As the configuration is read: what stands in `[server]` counts as if it stood outside."""
+    """The tables with the keys of `[server]` at the top, as the configuration is read."""
     inner = data.get("server")
     return {**data, **inner} if isinstance(inner, dict) else data
 

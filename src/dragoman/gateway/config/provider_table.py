@@ -77,7 +77,7 @@ class ProviderTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class RouteWhen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a request must show."""
+    """The conditions that a request must meet for a rule."""
 
     model: Annotated[Texts, about("names, with `*`")] = ()
     thinking: Annotated[bool | None, about("the request asks the model to think")] = None

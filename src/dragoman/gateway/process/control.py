@@ -29,7 +29,7 @@ ANSWER_S = 30.0
 
 
 class Running(Struct, frozen=True):
-    """What a running process writes down."""
+    """The content of the file in which a running process says where it can be reached."""
 
     socket: str
     pid: int
@@ -42,7 +42,8 @@ class Control:
         self._server: asyncio.Server | None = None
 
     async def start(self, handle: Handle) -> None:
-        """Without Unix sockets (Windows), or where nothing can be written, commands work on the files."""
+        """Opens the socket. On a system without Unix sockets (Windows), or where nothing can be written, there is none:
+        then commands work on the files."""
         if not hasattr(socket, "AF_UNIX"):
             return
         holder = Holder(id="", name=find_person(), admin=True)

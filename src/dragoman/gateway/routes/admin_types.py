@@ -24,7 +24,7 @@ class NewKey(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class EditKey(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What is left out stays as it is. `expires` 0: never."""
+    """A field that is left out keeps its value. `expires` 0: the key never expires."""
 
     name: str | None = None
     team: str | None = None
@@ -42,7 +42,7 @@ class KeyMade(Struct, kw_only=True):
 
 
 class KeyView(Struct, kw_only=True):
-    """Without its digest."""
+    """A key as the admin API shows it: without its digest."""
 
     id: str
     name: str

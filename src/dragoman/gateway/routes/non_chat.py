@@ -230,7 +230,7 @@ async def serve_compact(gateway: Gateway, http: HttpRequest, match: Match) -> Ht
 
 
 async def _check_names(gateway: Gateway, http: HttpRequest, dialect: Dialect, body: JsonObject) -> None:
-    """What it names must be the key's own: the provider gets the body as it is."""
+    """Refuses a body that names things of another key, because the provider gets the body unchanged."""
 
     def decode() -> Request:
         return dialect.decode_request(WireRequest(body=load_json(dump_json(body)), path=""), Notes())

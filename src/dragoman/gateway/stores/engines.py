@@ -82,7 +82,7 @@ def open_traces(settings: Settings) -> "Traces | None":
 
 
 def find_database(env: Mapping[str, str]) -> str:
-    """As `serve` would find it; "" if there is none."""
+    """The address of the database that `serve` would use; "" if there is none."""
     file = find_file(Path.cwd(), env)
     configured = load_settings(file, env).database if file is not None else ""
     return configured or env.get(DATABASE_VARIABLE, "")

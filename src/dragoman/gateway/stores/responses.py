@@ -172,7 +172,7 @@ def write_row(stored: StoredResponse) -> bytes:
 
 
 def read_row(row: bytes) -> StoredResponse | None:
-    """None if another version of dragoman wrote it."""
+    """The stored response in these bytes; None if another version of dragoman wrote it."""
     try:
         return msgspec.json.decode(row, type=StoredResponse)
     except (msgspec.MsgspecError, UnicodeDecodeError):

@@ -71,7 +71,7 @@ class SqliteKeyStore(KeyRules):
             return _read_table(db)
 
     def stamp(self) -> object:
-        """None for files that were written a moment ago."""
+        """The times and sizes of the files; None if one was written a moment ago, because it may change again."""
         found = [_stat(path) for path in (self.path, self.path.with_name(f"{self.path.name}-wal"))]
         newest = max((stat.st_mtime for stat in found if stat), default=0.0)
         if abs(time.time() - newest) <= SETTLED_S:

@@ -200,7 +200,7 @@ class Reader:
         self._news.set()
 
     async def take(self, patience_s: float) -> bytes:
-        """What came since the last call. After a while, b""."""
+        """The rows since the last call, as bytes; b"" if none came for a while."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), patience_s)
         self._news.clear()

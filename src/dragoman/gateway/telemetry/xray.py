@@ -56,7 +56,7 @@ class Xray(Struct, kw_only=True):
 
     @property
     def attempts(self) -> list[JsonObject]:
-        """What each upstream was sent and said."""
+        """The request and the answer of each attempt."""
         return [
             {
                 **{k: v for k, v in tried.items() if k != "pieces"},

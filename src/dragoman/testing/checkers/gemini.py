@@ -79,7 +79,8 @@ def _count(content: dict[str, Any], key: str) -> int:
 
 
 def _role(content: dict[str, Any]) -> object:
-    """It may be left out ("can be left blank or unset", ai.google.dev/api/caching#Content, read 2026-11-18)."""
+    """The role of a content. It may be missing ("can be left blank or unset", ai.google.dev/api/caching#Content, read
+    2026-11-18)."""
     return content.get("role") or "user"
 
 
