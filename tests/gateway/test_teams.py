@@ -16,10 +16,12 @@ from msgspec.structs import replace
 import dragoman
 from dragoman import cli
 from dragoman.accounts import bookkeeper
-from dragoman.accounts.budgets import SqliteBudgets, make_lines
+from dragoman.accounts.budgets import Line, SqliteBudgets, make_lines
 from dragoman.accounts.grants import Grant, GrantChange, make_holder
 from dragoman.accounts.ledger import LedgerRow, SqliteLedger
+from dragoman.accounts.money import find_period
 from dragoman.accounts.prices import Cost, read_price
+from dragoman.agent.steps import Limits
 from dragoman.errors import ConfigError, UpstreamError
 from dragoman.gateway.access.charge import KeyLimits
 from dragoman.gateway.config.load import read_settings
@@ -548,6 +550,31 @@ def test_an_answer_from_where_the_price_is_unknown_is_paid_at_the_price_that_was
             lines = make_lines(make_holder(row.key_id, "ada", Grant(budget="0.02 USD/day")).budgeted, time.time())
             (spent,) = SqliteBudgets(tmp_path / "budgets.db").read(lines)
             assert spent.micros == 15_000
+
+
+def test_each_turn_of_a_loop_needs_money(tmp_path: Path, store: SqliteKeyStore) -> None:
+    """Only the first turn was reserved: a loop of a hundred turns could be paid by the last cent of a budget."""
+    key = store.new("ada", grant=Grant(budget="9 USD/day"))
+    call = {"id": "c", "type": "function", "function": {"name": "fine.work", "arguments": "{}"}}
+    delta = {"index": 0, "delta": {"role": "assistant", "tool_calls": [{"index": 0, **call}]}, "finish_reason": None}
+    frames = [{"choices": [delta]}, {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}]
+    said = b"".join(b"data: %b\n\n" % json.dumps(one).encode() for one in frames) + b"data: [DONE]\n\n"
+    body = {"model": "m", "messages": [{"role": "user", "content": "work"}], "max_tokens": 2000}
+    teams = TeamSettings(prices=dict(PRICES))
+    with faultline(stream(said)) as line:
+        up = upstream("up", "openai_chat", f"{line.url}/v1", models=("m",))
+        mcp = McpSettings(folder=tmp_path, servers={"fine": bad("fine")}, limits=Limits(repeats=50))
+        with open_house(up, keys=store, store_path=tmp_path / "responses.db", teams=teams, mcp=mcp) as house:
+            headers = {"authorization": f"Bearer {key}", "x-dragoman-mcp": "fine"}
+            refused = post(house.url, "/v1/chat/completions", body, headers)
+            assert "running requests hold the rest of the budget" in refused.text
+            assert len(line.seen) == 5, "four turns reserve 2 USD each, and one the rest"
+            (row,) = Office(house.url, tmp_path, store).rows(1)
+            assert row.cost
+            line_ = Line(f"key:{row.key_id}", find_period("day", time.time())[0], 9_000_000, 80)
+            spent = SqliteBudgets(tmp_path / "budgets.db")
+            wait_until(lambda: spent.read([line_])[0].micros == row.cost, "the budget to be settled")
+            assert spent.read([line_])[0].reserved == 0
 
 
 def test_the_webhook_hears_of_a_soft_limit_once(office: Open, store: SqliteKeyStore) -> None:

@@ -135,6 +135,12 @@ class Bookkeeper:
             self._woken.set()
             self._start()
 
+    def give_back(self, request: str, lines: tuple[Line, ...]) -> None:
+        """Ends a reservation that has no row of its own."""
+        self._charged += 1
+        self._settlements.append(Settlement(request, lines, 0))
+        self._woken.set()
+
     # ---------------------------------------------------------------- in the thread
 
     def start(self) -> None:

@@ -22,7 +22,7 @@ from dragoman.dialects import find_dialect
 from dragoman.errors import ConfigError, DecodeError, LossError, UpstreamError
 from dragoman.exchange import ClientRequest
 from dragoman.failure import Failure
-from dragoman.gateway.access.charge import bound_output
+from dragoman.gateway.access.charge import bound_output, reserve_turn
 from dragoman.gateway.config.mcp import SHOWS
 from dragoman.gateway.config.source import state_folder
 from dragoman.gateway.conversation import answer_with, count_estimate, find_request_targets, keep_state, respond
@@ -162,6 +162,8 @@ class UpstreamModel:
         client_request = _with(scope.client_request, request)
         targets = await find_request_targets(scope, request)
         size, finished = count_estimate(request), self.usage
+        if finished is not None:  # the first turn is reserved with the request
+            await reserve_turn(scope, size, bound_output(request.max_output))
         job = Job(
             targets=keep_state(request, scope.dialect, targets),
             render=lambda state, target: render(client_request, state, target, stream=True, refuse=scope.refuse),

@@ -187,6 +187,7 @@ class Charge(Struct):
     books: "Bookkeeper | None" = None
     places: list[QueuePlace] = []
     lines: tuple[Line, ...] = ()
+    turns: list[str] = []  # reservations of further turns of a loop
     warning: str = ""  # for a header: an account is past its soft limit
     recorded: bool = False
     usage: Usage | None = None  # as it was recorded
@@ -254,12 +255,9 @@ async def reserve(
             raise UpstreamError(_no_price(scope.model, targets[0], holder, price))
         return
     cap = rules.policy == "cap"
-    most = USUAL_OUTPUT if output is None else min(output, USUAL_OUTPUT) if cap else output
-    estimate = count_cost(price, Usage(input=max(tokens, 1), output=most * choices))
-    if estimate is None or (not estimate.micros and is_free(price)):
+    micros = estimate_cost(price, tokens, output, choices, cap=cap)
+    if micros is None:
         return
-    # Even the shortest request reserves something: otherwise a key without money could send such requests for ever.
-    micros = max(estimate.micros, 1)
     if books is None:
         raise UpstreamError(_no_books("the state folder cannot be used"))
     lines = charge.lines = make_lines(holder.budgeted, now)  # whatever happens now, the row of this request settles it
@@ -271,6 +269,35 @@ async def reserve(
         charge.lines = ()
         raise UpstreamError(_spent(found.spent, holder.budgeted, now))
     charge.warning = _warn(found, holder.budgeted, now)
+
+
+def estimate_cost(price: ModelPrice, tokens: int, output: int | None, choices: int, *, cap: bool) -> int | None:
+    """What to reserve; None if nothing is to be paid."""
+    most = USUAL_OUTPUT if output is None else min(output, USUAL_OUTPUT) if cap else output
+    estimate = count_cost(price, Usage(input=max(tokens, 1), output=most * choices))
+    if estimate is None or (not estimate.micros and is_free(price)):
+        return None
+    # Even the shortest request reserves something: otherwise a key without money could send such requests for ever.
+    return max(estimate.micros, 1)
+
+
+async def reserve_turn(scope: "Scope", tokens: int, output: int | None) -> None:
+    """A further turn of a loop reserves too. What the turns have cost is known at the end of the loop."""
+    charge, holder, price = scope.charge, scope.http.holder, scope.now.price_of(scope.model)
+    if charge is None or holder is None or charge.books is None or not charge.lines or price is None:
+        return
+    cap = scope.now.settings.teams.budgets.policy == "cap"
+    micros = estimate_cost(price, tokens, output, 1, cap=cap)
+    if micros is None:
+        return
+    name = f"{scope.http.unique_id}-{len(charge.turns) + 1}"
+    charge.turns.append(name)
+    try:
+        found = await charge.books.reserve(name, charge.lines, micros, cap=cap)
+    except OSError as error:
+        raise UpstreamError(_no_books(type(error).__name__)) from error
+    if isinstance(found, Refused):
+        raise UpstreamError(_spent(found.spent, holder.budgeted, scope.gateway.wall()))
 
 
 def _spent(spent: Spent, accounts: Sequence[Account], now: float) -> Failure:
@@ -317,7 +344,10 @@ def _no_books(why: str) -> Failure:
 
 
 def end_charge(scope: "Scope", charge: Charge) -> None:
-    """Gives back the places at the limits."""
+    """Gives back the places at the limits, and what further turns have reserved: the row of the request pays them."""
+    if charge.books is not None:
+        for name in charge.turns:
+            charge.books.give_back(name, charge.lines)
     if charge.places:
         tokens = _sum_tokens(charge.usage if charge.recorded else find_usage(scope)[0])
         scope.gateway.key_limits.leave(charge.places, sent=bool(scope.attempts), tokens=tokens)
