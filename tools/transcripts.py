@@ -187,8 +187,9 @@ def scene_clone(work: Workshop) -> Screen:
                 "launch claude", f"launch --port {port} claude"
             )
             if language == "python":
-                (screen.folder / "example.py").write_text(text)
-                screen.run("python example.py", shown=f"python -c '{text.strip()}'")
+                if "mcp_server_time" in text:
+                    screen.run("pip install mcp-server-time", quiet=True)
+                screen.run(f"python - <<'END'\n{text.strip()}\nEND")
                 continue
             for command in split_commands(text):
                 play_readme(screen, command, clone)
@@ -250,6 +251,7 @@ def play_commands(screen: Screen) -> None:
         "printf 'my name is Ann\\nwhat is my name?\\n' | dragoman chat --model demo",
         "dragoman convert request.json --from anthropic --to gemini",
         "dragoman dialects",
+        "dragoman verify --list | head -5",
         "dragoman init",
         "dragoman check",
         "dragoman models",
@@ -262,7 +264,6 @@ def play_commands(screen: Screen) -> None:
         "dragoman say hello -o hello.wav --model demo",
         "dragoman launch codex --print",
         "dragoman completion bash | head -3",
-        "dragoman verify --list | head -5",
         "dragoman pairs --from anthropic --to gemini | head -8",
     ):
         screen.run(command)
