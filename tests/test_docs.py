@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, get_args
 
@@ -18,6 +19,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
+ANCHOR = re.compile(r"\]\(([^)#\s]*)#([^)\s]+)\)")
 NOT_RUN = re.compile(r"<!-- not run: .+ -->\s*\Z")  # directly before a block, with the reason
 QUIET = {"", "json", "ndjson", "toml", "yaml", "text", "http"}  # blocks that show something and do nothing
 
@@ -105,6 +107,15 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     text = BLOCK.sub("", page.read_text("utf-8"))
     links = [link for link in LINK.findall(text) if "://" not in link]
     assert [link for link in links if not (page.parent / link).exists()] == []
+    places = [(page if not name else page.parent / name, at) for name, at in ANCHOR.findall(text) if "://" not in name]
+    assert [(to.name, at) for to, at in places if to.suffix == ".md" and at not in list_anchors(to)] == []
+
+
+@cache
+def list_anchors(page: Path) -> set[str]:
+    """The names of the headings, as Markdown makes them."""
+    headings = re.findall(r"^#+ (.+)$", BLOCK.sub("", page.read_text("utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
 
 
 def test_every_command_has_a_heading() -> None:
