@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+from msgspec import Struct
+
 from dragoman.errors import DecodeError
 from dragoman.failure import Failure
 from dragoman.framing.sse import SseDecoder, SseFrame
@@ -18,6 +20,14 @@ from dragoman.notes import ROOT, At, Notes
 
 CUT = Failure(kind="cut_off", message="the stream was cut off")
 CUT_OFF = ReplyFailed(failure=CUT)
+
+
+class OpenFrame(Struct):
+    """See OpenText, for encoders that do not count what was said."""
+
+    head: bytes
+    tail: bytes
+    length: int = 0
 
 
 class StreamMarks:

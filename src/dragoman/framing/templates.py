@@ -47,31 +47,28 @@ class DeltaTemplate:
     it, and `read_run` that of many."""
 
     __slots__ = (
-        *("_between", "_end", "_frame_end", "_head", "_least", "_middle", "_misses", "_tail", "_text"),
-        *("last", "varying"),
+        *("_between", "_frame_end", "_least", "_middle", "_misses", "_tail", "_text"),
+        *("end", "head", "last", "varying"),
     )
 
     def __init__(self, frame_end: bytes = b"\n\n") -> None:
         self._frame_end = frame_end
-        self._head = b"\x00"  # no frame starts with it
+        self.head = b"\x00"  # before the first value; no frame starts with this
         self._tail = b""
         self._least = 1
         self._middle: list[bytes] = []  # the bytes between one value and the next
         self._text = 0  # which of the values is the text
-        self._end = self._between = b""  # behind the last value of a frame, and as far as the first of the next one
+        self.end = b""  # behind the last value of a frame, to the end of the frame
+        self._between = b""  # the same, and the head of the next one
         self._misses = 0
         self.varying: list[Slot] = []  # of the learnt frame
         self.last: list[bytes] = []  # their values in the frame that was read last
 
-    def open_frame(self) -> tuple[bytes, bytes] | None:
-        """The bytes before and behind the text of a whole frame, if nothing else varies."""
-        return None if self._middle else (self._head, self._end)
-
     def read(self, block: bytes) -> str | None:
         """The text of the frame, if the frame is like the learnt one."""
-        if not block.startswith(self._head) or not block.endswith(self._tail) or len(block) < self._least:
+        if not block.startswith(self.head) or not block.endswith(self._tail) or len(block) < self._least:
             return None
-        text = block[len(self._head) : len(block) - len(self._tail)]
+        text = block[len(self.head) : len(block) - len(self._tail)]
         if self._middle:
             texts = self._take_texts([text])
             if texts is None:
@@ -82,12 +79,12 @@ class DeltaTemplate:
     def read_run(self, data: bytes) -> tuple[str, list[bytes], bytes]:
         """The text of the frames at the start of the data that are like the learnt one, the pieces of it, and the rest
         of the data. Each piece is the inside of a JSON string, spelled as we spell it. No piece if one is not."""
-        if not data.startswith(self._head):
+        if not data.startswith(self.head):
             return "", [], data
-        pieces = data[len(self._head) :].split(self._between)
-        pieces[-1], found, rest = pieces[-1].partition(self._end)
+        pieces = data[len(self.head) :].split(self._between)
+        pieces[-1], found, rest = pieces[-1].partition(self.end)
         if not found:
-            rest = self._head + pieces.pop()
+            rest = self.head + pieces.pop()
         texts = self._take_texts(pieces) if self._middle else pieces
         if not texts or b"" in texts:
             return "", [], data
@@ -137,11 +134,11 @@ class DeltaTemplate:
                 spans.append((*places[0].span(1), slot))
         spans.sort(key=lambda span: span[0])
         starts, ends = [start for start, _, _ in spans], [end for _, end, _ in spans]
-        self._head, self._tail = block[: starts[0]], block[ends[-1] :]
+        self.head, self._tail = block[: starts[0]], block[ends[-1] :]
         self._middle = [block[end:start] for end, start in zip(ends, starts[1:], strict=False)]
         kinds = [slot for _, _, slot in spans]
         self._text, self.varying = kinds.index(None), [slot for slot in kinds if slot is not None]
-        self._least = len(self._head) + len(self._tail)
-        self._end = self._tail + self._frame_end
-        self._between = self._end + self._head
+        self._least = len(self.head) + len(self._tail)
+        self.end = self._tail + self._frame_end
+        self._between = self.end + self.head
         return self.read(block) is not None

@@ -1,4 +1,4 @@
-"""Splice: a delta that comes alone, from the provider's frame straight into the client's frame.
+"""Splice: deltas that come without anything else, from the provider's frames straight into the client's.
 
 While a text grows, the provider's frames differ in their text only, and so do the client's. If nothing on the way looks
 at texts, the bytes of the text are put from one frame into the other. A piece that is anything else goes the long way,
@@ -8,9 +8,11 @@ which also ends the splice: it is made anew when only text comes again.
 from typing import Protocol
 
 from dragoman.dialects._base import OpenText
-from dragoman.framing.templates import BACKSLASH, QUOTE
+from dragoman.framing.templates import BACKSLASH, QUOTE, DeltaTemplate
 from dragoman.gateway.http import DirectWriter
 from dragoman.gateway.scope import Scope
+
+NO_HEAD = b"\x00"  # no frame starts with it
 
 
 class Writer(Protocol):
@@ -25,7 +27,10 @@ class Writer(Protocol):
 
 
 class Splice:
-    __slots__ = ("_direct", "_end", "_head", "_index", "_open", "_scope", "_start", "_stop", "_tail", "_to", "_writer")
+    __slots__ = (
+        *("_between", "_direct", "_end", "_head", "_index", "_open", "_scope", "_start", "_stop"),
+        *("_tail", "_template", "_to", "_writer"),
+    )
 
     def __init__(
         self,
@@ -33,38 +38,39 @@ class Splice:
         scope: Scope,
         direct: DirectWriter,
         index: int,
-        here: tuple[bytes, bytes],
+        template: DeltaTemplate,
         there: OpenText | None,
     ) -> None:
-        """`index`: of the part. `here`: the bytes of the provider's frames before and behind the text. `there`: None if
-        the client gets the provider's frames."""
-        self._writer, self._scope, self._direct, self._open = writer, scope, direct, there
-        self._head, self._end = here
+        """`index`: of the part. `template`: of the provider's frames. `there`: None if the client gets these."""
+        self._writer, self._scope, self._direct, self._index = writer, scope, direct, index
+        self._template, self._open = template, there
+        self._head, self._end = template.head if not template.varying else NO_HEAD, template.end
         self._start, self._stop = len(self._head), -len(self._end)
-        self._index = index
         self._to, self._tail = (there.head + b'"', b'"' + there.tail) if there is not None else (b"", b"")
+        self._between = self._tail + self._to
 
     def take(self, raw: bytes) -> bool:
-        """Writes a piece that is one frame with a plain text. False: it is not, or it cannot be written now."""
-        if not raw.startswith(self._head) or not raw.endswith(self._end):
-            return False
-        piece = raw[self._start : self._stop]
-        if QUOTE in piece or BACKSLASH in piece:
-            return False
-        try:
-            text = piece.decode()
-        except UnicodeDecodeError:
-            return False
+        """Writes a piece of whole frames with plain texts. False: it is not that, or it cannot be written now."""
+        count, text = 1, ""
+        if raw.startswith(self._head) and raw.endswith(self._end):
+            inside = raw[self._start : self._stop]
+            if QUOTE not in inside and BACKSLASH not in inside and inside.isascii():  # mostly one frame
+                text = inside.decode()
+        if not text or not text.isprintable():
+            text, pieces, rest = self._template.read_run(raw)
+            if not pieces or rest:
+                return False
+            inside, count = self._between.join(pieces), len(pieces)
         scope, direct = self._scope, self._direct
-        if not text or not text.isprintable() or scope.ending is not None or not direct.is_ready():
+        if scope.ending is not None or not direct.is_ready():
             return False
         if self._open is None:
             out = raw
             self._writer.note_said(self._index, text)
         else:
-            out = b"%b%b%b" % (self._to, piece, self._tail)
+            out = b"%b%b%b" % (self._to, inside, self._tail)
             self._open.length += len(text)
-        scope.events += 1
+        scope.events += count
         scope.streamed += len(out)
         self._writer.written = self._writer.now()
         direct.put(out)

@@ -152,14 +152,14 @@ class StreamWriter:
         if self._keeper is not None and not self._keeper.is_idle():
             return None
         template, index = found
-        here, there, encoder = template.open_frame(), None, self._encoder
-        if here is None or (self._carrier is not None and not self._carrier.passes(index)):
+        there, encoder = None, self._encoder
+        if self._carrier is not None and not self._carrier.passes(index):
             return None
         if not self._as_is:
             there = encoder.open_text(index) if isinstance(encoder, TextEncoder) else None
             if there is None:
                 return None
-        return Splice(self, self.scope, direct, index, here, there)
+        return Splice(self, self.scope, direct, index, template, there)
 
     def note_said(self, index: int, text: str) -> None:
         self._said.append(PartDelta(index=index, text=text))

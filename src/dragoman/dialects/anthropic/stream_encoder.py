@@ -3,11 +3,10 @@
 from collections.abc import Iterable
 from typing import assert_never
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.dialects._seals import SIDE, late_side, note_seal_losses, write_seal
-from dragoman.dialects._streams import CUT
+from dragoman.dialects._streams import CUT, OpenFrame
 from dragoman.dialects.anthropic.failure import encode_error
 from dragoman.dialects.anthropic.parts import encode_citation, encode_part
 from dragoman.dialects.anthropic.reply import demand_counts, encode_finish, encode_usage, write_tier
@@ -40,14 +39,6 @@ _DELTA_HEADS: dict[type[Part] | None, bytes] = {
 }
 
 _TAIL = b"}}\n\n"
-
-
-class _OpenText(Struct):
-    """See OpenText. The length is not needed."""
-
-    head: bytes
-    tail: bytes = _TAIL
-    length: int = 0
 
 
 class StreamEncoder:
@@ -90,8 +81,8 @@ class StreamEncoder:
         out, self._out = b"".join(self._out), []
         return out
 
-    def open_text(self, index: int) -> "_OpenText | None":
-        return None if self._done or index != self._open else _OpenText(self._head)
+    def open_text(self, index: int) -> OpenFrame | None:
+        return None if self._done or index != self._open else OpenFrame(self._head, _TAIL)
 
     def close(self) -> bytes:
         """A stream without its end event is a failure, never a success."""

@@ -88,6 +88,10 @@ class StreamDecoder(StreamMarks):
                 self._read(load_object(line), events, line)
         return events
 
+    def open_text(self) -> tuple[DeltaTemplate, int] | None:
+        known = self._template_owner >= 0 and self._lines.is_between()
+        return (self._template, self._template_owner) if known else None
+
     def close(self) -> list[Event]:
         events: list[Event] = []
         for line in self._lines.close():

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from dragoman.dialects._seals import SIDE, write_seal
 from dragoman.dialects._settings import note_missing_tier
-from dragoman.dialects._streams import CUT
+from dragoman.dialects._streams import CUT, OpenFrame
 from dragoman.dialects.ollama.failure import encode_error
 from dragoman.dialects.ollama.parts import RANKS, MessageWriter, encode_call, encode_logprobs
 from dragoman.dialects.ollama.reply import encode_created, encode_end, put_message
@@ -79,6 +79,9 @@ class StreamEncoder:
         joined = b"".join(out)
         out.clear()
         return joined
+
+    def open_text(self, index: int) -> OpenFrame | None:
+        return None if self._done or index != self._active else OpenFrame(self._head, self._tail)
 
     def flush(self) -> bytes:
         """Ollama's server writes a call at once, also while a text is open: nothing more of it is to be written."""
