@@ -51,7 +51,7 @@ class Splice:
 
     def take(self, raw: bytes) -> bool:
         """Writes a piece of whole frames with plain texts. False: it is not that, or it cannot be written now."""
-        count, text = 1, ""
+        count, text, inside = 1, "", b""
         if raw.startswith(self._head) and raw.endswith(self._end):
             inside = raw[self._start : self._stop]
             if QUOTE not in inside and BACKSLASH not in inside and inside.isascii():  # mostly one frame
