@@ -26,6 +26,7 @@ TURNS = [
     {"role": "developer", "content": "Go on."},
 ]
 PLAIN: dict[str, Any] = {"model": "m", "messages": TURNS, "stream": True}
+SETTINGS: dict[str, Any] = {"temperature": 0.5, "top_p": 1, "seed": -7, "max_tokens": 100, "max_completion_tokens": 200}
 
 
 def check(raw: bytes) -> bool:
@@ -46,6 +47,26 @@ def test_a_request_of_texts_is_plain(keys: tuple[str, ...]) -> None:
     assert check(dump_json(body))
     assert check(json.dumps(body, ensure_ascii=False).encode())
     assert check(dump_json(body).replace(b":", b" :\n"))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("value", [0, 1, -1, 0.7, 3.0, 2**53, 1e300], ids=str)
+def test_a_usual_setting_is_plain(name: str, value: float) -> None:
+    assert check(dump_json({**PLAIN, name: SETTINGS[name]}))
+    if type(value) is int or name in ("temperature", "top_p"):
+        assert check(dump_json({**PLAIN, name: value}))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("odd", ["null", "true", '"1"', "[1]", "1e999", "-", "9" * 30, "1.5"])
+def test_an_odd_setting_is_plain_only_if_the_long_way_agrees(name: str, odd: str) -> None:
+    raw = dump_json(PLAIN)[:-1] + f',"{name}":{odd}}}'.encode()
+    assert check(raw) == (odd in ("1.5", "9" * 30) and name in ("temperature", "top_p"))
+    assert not check(dump_json({**PLAIN, name: 1})[:-1] + f',"{name}":2}}'.encode())
+
+
+def test_two_limits_are_not_plain() -> None:
+    assert not check(dump_json({**PLAIN, **SETTINGS}))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +94,7 @@ def test_what_must_be_read_key_by_key_is_not_plain(raw: bytes) -> None:
 def near_misses() -> Iterator[bytes]:
     yield from bent_requests(CHAT.name)
     yield from doubled_bodies()
-    for body, path, odd in every_bend([PLAIN]):
+    for body, path, odd in every_bend([PLAIN, {**PLAIN, **SETTINGS}]):
         yield json.dumps(bend_at(body, path, odd)).encode()
 
 

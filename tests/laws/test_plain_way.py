@@ -45,9 +45,11 @@ def profiles() -> list[Profile]:
 
 @pytest.mark.parametrize("part", range(4))
 @settings(max_examples=20, deadline=None)
-@given(turns=messages)
-def test_a_request_that_is_left_alone_passes_unchanged(part: int, turns: list[Message]) -> None:
-    request = Request(model="m", messages=tuple(turns))
+@given(turns=messages, warm=st.none() | st.floats(0, 3), most=st.none() | st.integers(-1, 10**6))
+def test_a_request_that_is_left_alone_passes_unchanged(
+    part: int, turns: list[Message], warm: float | None, most: int | None
+) -> None:
+    request = Request(model="m", messages=tuple(turns), temperature=warm, max_output=most)
     for profile in profiles()[part::4]:
         if leaves_alone(request, profile):
             notes = Notes()

@@ -12,7 +12,7 @@ from typing import Protocol
 from dragoman.dialects._base import Dialect
 from dragoman.dialects._seals import without_side
 from dragoman.exchange import HOP, put_model
-from dragoman.gateway.access.charge import charge_at_once
+from dragoman.gateway.access.charge import bound_output, charge_at_once
 from dragoman.gateway.client_exchange import ClientExchange
 from dragoman.gateway.conversation import answer_with, decode, own_headers, respond_whole
 from dragoman.gateway.error_responses import refuse
@@ -128,7 +128,8 @@ def begin(gateway: Gateway, answerer: Answerer, exchange: ClientExchange, new_id
         return None
     http.id = http.unique_id = new_id()
     scope = Scope(gateway, http, head.dialect, head.door)
-    scope.size, scope.model, tokens = len(body), request.model, len(body) // CHARS_PER_TOKEN
+    scope.size, scope.model = len(body), request.model
+    tokens = len(body) // CHARS_PER_TOKEN + (bound_output(request.max_output) or 0)
     if not charge_at_once(scope, tokens):
         return None
     way = PlainWay(answerer, exchange, head, scope, body)

@@ -8,6 +8,7 @@ something it contains.
 """
 
 from collections.abc import Callable
+from operator import attrgetter
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -258,9 +259,16 @@ _WORDS = (drop_empty_text, open_window)  # passes for every request that look at
 _left_alone: dict[tuple[int, tuple[str, ...]], tuple[Profile, bool]] = {}  # by identity of the profile, and roles
 
 
+_SETTINGS = tuple(name for name in Request.__struct_fields__ if name not in ("model", "messages", "stream"))
+_read_settings = attrgetter(*_SETTINGS)
+_NO_SETTINGS = _read_settings(Request(model=""))
+
+
 def leaves_alone(request: Request, profile: Profile) -> bool:
-    """For a request with a model and texts, and nothing else: whether `prepare` changes and notes nothing. It depends
-    on the roles alone, so it is found out once for each row of them."""
+    """For a request of texts: whether `prepare` changes and notes nothing. Without settings it depends on the roles
+    alone, so it is found out once for each row of them."""
+    if _read_settings(request) != _NO_SETTINGS:
+        return _passes_as_it_is(request, profile)
     roles = tuple([message.role for message in request.messages])
     known = _left_alone.get((id(profile), roles))
     if known is None:
@@ -275,8 +283,13 @@ def _changes_nothing(request: Request, profile: Profile) -> bool:
     if any(step.run in _WORDS for step in _plan(profile)) and not profile.takes_all:
         return False
     sample = replace(request, messages=tuple([replace(one, parts=(SAMPLE,)) for one in request.messages]))
+    return _passes_as_it_is(sample, profile)
+
+
+def _passes_as_it_is(request: Request, profile: Profile) -> bool:
     notes = Notes()
-    return prepare(sample, profile, notes).request == sample and not len(notes)
+    prepared = prepare(request, profile, notes).request
+    return (prepared is request or prepared == request) and not len(notes)
 
 
 def legalise(request: Request, profile: Profile, notes: Notes) -> Request:

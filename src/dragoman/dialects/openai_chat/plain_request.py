@@ -1,11 +1,12 @@
-"""A small Chat request of texts alone, read in one step. None for any other: then it is read key by key."""
+"""A small Chat request of texts and usual settings, read in one step. None for any other: it is read key by key."""
 
-from typing import Annotated, Literal
+from operator import attrgetter
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from dragoman.dialects.openai_chat.words import SPEAKERS
+from dragoman.dialects.openai_chat.words import LIMITS, NAME, SPEAKERS
 from dragoman.model.messages import Message, Text
 from dragoman.model.request import Request
 
@@ -19,13 +20,25 @@ class _Turn(Struct, forbid_unknown_fields=True):
     content: Annotated[str, Meta(min_length=1)]
 
 
+Number: TypeAlias = int | float | UnsetType
+Whole: TypeAlias = Annotated[int, Meta(ge=-(2**53), le=2**53)] | UnsetType
+
+
 class _Request(Struct, forbid_unknown_fields=True):
     model: str
     messages: Annotated[list[_Turn], Meta(min_length=1)]
     stream: bool | UnsetType = UNSET
+    temperature: Number = UNSET
+    top_p: Number = UNSET
+    seed: Whole = UNSET
+    max_tokens: Whole = UNSET
+    max_completion_tokens: Whole = UNSET
 
 
 _read = msgspec.json.Decoder(_Request).decode
+_SETTINGS = tuple((f'"{name}"'.encode(), name) for name in _Request.__struct_fields__[3:])
+_read_settings = attrgetter(*[name for _, name in _SETTINGS])
+_NO_SETTINGS = (UNSET,) * len(_SETTINGS)
 
 
 def read_plain_request(raw: bytes) -> Request | None:
@@ -40,10 +53,34 @@ def read_plain_request(raw: bytes) -> Request | None:
     for key in KEYS:  # with two of a key, we might read one and the provider the other
         if raw.find(key, raw.find(key) + 1) >= 0:
             return None
+    settings = _take_settings(raw, found) if _read_settings(found) != _NO_SETTINGS else {}
+    if settings is None:
+        return None
     return Request(
         model=found.model,
         messages=tuple(
             [Message(role=SPEAKERS[turn.role], parts=(Text(text=turn.content),)) for turn in found.messages]
         ),
         stream=None if found.stream is UNSET else found.stream,
+        **settings,
     )
+
+
+def _take_settings(raw: bytes, found: _Request) -> dict[str, Any] | None:
+    """As fields of a Request. None: one is said twice."""
+    settings: dict[str, Any] = {}
+    for key, name in _SETTINGS:
+        value = getattr(found, name)
+        if value is UNSET:
+            continue
+        if raw.find(key, raw.find(key) + 1) >= 0:
+            return None
+        if name not in LIMITS:
+            settings[name] = value
+        elif "max_output" in settings:
+            return None
+        else:
+            settings["max_output"] = value
+            if name != LIMITS[0]:
+                settings["extras"] = {NAME: {"~limit": name}}
+    return settings

@@ -211,8 +211,8 @@ async def begin_charge(scope: "Scope", tokens: int, output: int | None, choices:
 
 
 def charge_at_once(scope: "Scope", tokens: int) -> bool:
-    """The same for a request that says no limit of its answer. False: it is refused or has to wait, and nothing was
-    taken."""
+    """The same without waiting. `tokens`: with those of the answer. False: it is refused or has to wait, and nothing
+    was taken."""
     holder, gateway = scope.http.holder, scope.gateway
     books = gateway.find_books(holder)
     if holder is None:
