@@ -59,11 +59,12 @@ def test_init_writes_a_file_that_check_likes(run: Run, monkeypatch: pytest.Monke
 
 
 def test_check_says_which_alias_leads_nowhere(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "dragoman.toml").write_text('[aliases]\nfast = "nothere"\nslow = "demo"\n')
+    rule = '[[route]]\nwhen = {images = true}\nto = "gone"\n'
+    (tmp_path / "dragoman.toml").write_text(f'[aliases]\nfast = "nothere"\nslow = "demo"\n{rule}')
     code, out, _ = run("check")
     assert code == 0
     assert "fast -> nothere\n    no provider of the file lists nothere: `dragoman route nothere` asks them\n" in out
-    assert out.endswith("slow -> demo\n")
+    assert "slow -> demo\n  rule 1 -> gone\n    no provider of the file lists gone:" in out
 
 
 def test_init_without_anything_serves_the_demo(run: Run) -> None:

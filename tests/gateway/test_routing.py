@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.errors import ConfigError
 from dragoman.gateway.config.load import load_settings
-from dragoman.upstream.routing import RouteCondition, RouteRule, Routes, choose_by_rule, find_targets
+from dragoman.upstream.routing import RouteCondition, RouteRule, Routes, choose_by_rule, find_targets, list_models
 from tests.gateway.house import faultline, open_house, upstream
 from tests.gateway.test_faults import GOOD
 from tests.gateway.web import post
@@ -106,6 +106,20 @@ def test_a_rule_may_name_an_alias() -> None:
         "rule 1: alias fast: a is in the model list; b is in the model list; "
         "alias claude-*: near/c begins with the name of its upstream"
     )
+
+
+def test_a_rule_or_an_alias_that_leads_nowhere_is_named() -> None:
+    one = upstream("one", "openai_chat", "http://127.0.0.1:1", models=("one",))
+    with open_house(one, rules=(rule("gone", images=True),), aliases={"fast": ("gone",)}, fallback=False) as house:
+
+        def told(model: str, content: Any) -> str:
+            body = {"model": model, "messages": [{"role": "user", "content": content}]}
+            return str(post(house.url, "/v1/chat/completions", body).json["error"]["message"])
+
+        aliases = {"fast": ("gone",), "ok": ("gone", "one")}
+        assert set(list_models(Routes(upstreams=(one,), aliases=aliases, fallback=False))) == {"one", "ok"}
+        assert told("one", [PICTURE]).startswith("rule 1 ([[route]]) of the configuration leads to a model that no")
+        assert told("fast", "hi").startswith("the alias 'fast' of the configuration leads to a model that no upstream")
 
 
 def test_a_rule_moves_a_conversation_and_it_stays_there() -> None:

@@ -63,12 +63,13 @@ def run(args: argparse.Namespace) -> int:
         print(f"  {place}: {paint(away, 'red', sys.stdout) if away else 'answers'}")
         bad = bad or bool(away)
     routes = settings.routes()
-    for alias, models in settings.aliases.items():
-        unknown = [model for model in models if not choose(routes, model, lambda: 0.0).targets]
-        print(f"  {alias} -> {', then '.join(models)}")
-        for model in unknown:
-            doubt = f"no provider of the file lists {model}: `dragoman route {model}` asks them"
-            print(f"    {paint(doubt, 'yellow', sys.stdout)}")
+    rules = {f"rule {number}": rule.to for number, rule in enumerate(routes.rules, 1)}
+    for name, models in [*settings.aliases.items(), *rules.items()]:
+        print(f"  {name} -> {', then '.join(models)}")
+        for model in models:
+            if not choose(routes, model, lambda: 0.0).targets:
+                doubt = f"no provider of the file lists {model}: `dragoman route {model}` asks them"
+                print(f"    {paint(doubt, 'yellow', sys.stdout)}")
     return 1 if bad else 0
 
 

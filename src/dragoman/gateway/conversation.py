@@ -42,7 +42,7 @@ from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import Begun, Job, is_large, off_loop
 from dragoman.upstream.fan_out import ask_each
 from dragoman.upstream.render import choose_dialect, render, split
-from dragoman.upstream.routing import find_nearest, hint_key, is_legal_model
+from dragoman.upstream.routing import find_nearest, find_rule, hint_key, is_legal_model
 from dragoman.upstream.spec import Target
 from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.wire import WireRequest
@@ -468,13 +468,19 @@ async def find_request_targets(scope: Scope, request: Request) -> Targets:
     await gateway.look_for_models(FRESH_S)
     targets = scope.now.route(request, client, gateway.dice)
     if not targets:
-        raise UpstreamError(no_model(scope.now, request.model, scope.http.holder))
+        raise UpstreamError(no_model(scope.now, request.model, scope.http.holder, request))
     return targets
 
 
-def no_model(now: Generation, name: str, holder: Holder | None) -> Failure:
+def no_model(now: Generation, name: str, holder: Holder | None, request: Request | None = None) -> Failure:
     """No other model answers instead: a prompt for a server on this machine must not leave it. A key hears only of
     models that it may use."""
+    rule = None if request is None else find_rule(now.routes, request)
+    named = request is not None and name in now.routes.aliases and may_use(now, holder, name)
+    if rule is not None or named:
+        leading = f"the alias {name[:200]!r}" if rule is None else f"rule {rule + 1} ([[route]])"
+        words = f"{leading} of the configuration leads to a model that no upstream serves; see `dragoman check`"
+        return Failure(kind="not_found", status=404, code="model_not_found", param="model", message=words)
     words = f"there is no model {name[:200]!r} here"
     nearest = find_nearest(now.routes, name) if is_legal_model(name) else []
     if nearest := [model for model in nearest if may_use(now, holder, model)]:

@@ -158,10 +158,10 @@ def list_models(routes: Routes) -> dict[str, str]:
         for model in routes.models_of(upstream):
             found = routes.serving(model)
             names.setdefault(model if found else f"{upstream.name}/{model}", upstream.name)
-    for alias, meant in routes.aliases.items():
-        first = _find(routes, meant[0], lambda: 0.0).targets if meant and "*" not in alias else []
-        if first:
-            names.setdefault(alias, first[0].upstream.name)
+    for alias in routes.aliases:
+        targets = choose(routes, alias, lambda: 0.0).targets if "*" not in alias else []
+        if targets:
+            names.setdefault(alias, targets[0].upstream.name)
     return names
 
 

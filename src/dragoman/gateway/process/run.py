@@ -8,6 +8,7 @@ import socket as socket_module
 import sys
 import time
 from collections.abc import Callable, Mapping
+from errno import EADDRINUSE
 from pathlib import Path
 from socket import socket
 from tempfile import TemporaryDirectory
@@ -123,7 +124,8 @@ def _bind(host: str, port: int, options: ServeOptions) -> socket:
     try:
         return bind(host, port, shared=options.reuse_port)
     except OSError as error:
-        raise CannotListen(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        hint = f"; does a gateway run already? --port {port + 1} chooses another" if error.errno == EADDRINUSE else ""
+        raise CannotListen(f"cannot listen on {host}:{port}: {error.strerror}{hint}") from error
 
 
 def _listen(settings: Settings, options: ServeOptions, env: Mapping[str, str]) -> tuple[socket, Access]:
