@@ -111,12 +111,12 @@ def ask(url: str, method: str, path: str, kind: type[T], body: object = None) ->
 
     data = b"" if body is None else msgspec.json.encode(body)
     try:
-        status, said = (_ask_running if url.startswith(SOCKET) else _ask_url)(url, method, f"/admin/v1{path}", data)
+        status, answer = (_ask_running if url.startswith(SOCKET) else _ask_url)(url, method, f"/admin/v1{path}", data)
         if status == 404:
             return None
         if status >= 400:
-            raise ConfigError(name_gateway(url), "", f"{status}: {_words(said)}")
-        return msgspec.json.decode(said, type=kind)
+            raise ConfigError(name_gateway(url), "", f"{status}: {_words(answer)}")
+        return msgspec.json.decode(answer, type=kind)
     except (OSError, msgspec.DecodeError) as error:
         raise ConfigError(name_gateway(url), "", f"does not answer as an admin API: {error}") from error
 
@@ -274,8 +274,8 @@ class RemoteLedger:
     def _query(self, since: float, until: float, where: dict[str, str], **more: str) -> str:
         from dragoman.accounts.money import write_time
 
-        said = {"key_name" if name == "key" else name: value for name, value in where.items()}
-        return urlencode({"since": write_time(since), "until": write_time(until + 1), **said, **more})
+        filters = {"key_name" if name == "key" else name: value for name, value in where.items()}
+        return urlencode({"since": write_time(since), "until": write_time(until + 1), **filters, **more})
 
 
 def read_spent(row: "KeyRow | KeyView", teams: "dict[str, Grant]") -> list[str]:
@@ -295,8 +295,8 @@ def say_spent(accounts: "Sequence[Account]") -> list[str]:
     if not accounts:
         return []
     if url := find_gateway():
-        told = ask(url, "GET", "/budgets", Budgets)
-        rows = {one.account: (one.spent, one.reserved) for one in told.budgets} if told is not None else {}
+        budgets = ask(url, "GET", "/budgets", Budgets)
+        rows = {one.account: (one.spent, one.reserved) for one in budgets.budgets} if budgets is not None else {}
     else:
         with closing(open_budgets(find_folder(), open_database())) as store:
             found = store.read(make_lines(accounts, time.time()))

@@ -245,8 +245,8 @@ class Scope:
         if self.charge is not None:
             end_charge(self, self.charge)
         if self.answer is not None:
-            said = self.usage or self.answer.usage
-            self.usage = None if said is None else believe(said, len(self.attempts))
+            reported = self.usage or self.answer.usage
+            self.usage = None if reported is None else believe(reported, len(self.attempts))
             self.failure = self.failure or self.answer.failure
             self.answer.close()
 

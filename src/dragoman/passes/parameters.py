@@ -161,7 +161,7 @@ def _hand_on(left: dict[str, Any], own: dict[str, Any], key: str, words: tuple[s
         del left[outer]
         return
     own[outer] = {inner: value, **own.get(outer, {})}
-    left[outer] = {name: said for name, said in left[outer].items() if name != inner}
+    left[outer] = {name: kept for name, kept in left[outer].items() if name != inner}
     if not left[outer]:
         del left[outer]
 

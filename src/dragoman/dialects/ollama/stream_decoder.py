@@ -81,9 +81,9 @@ class StreamDecoder(StreamMarks):
             if self._ended:
                 break
             index = self._template_owner
-            if index >= 0 and (said := self._template.read(line)) is not None:  # fast path: ollama delta
-                if said:
-                    events.append(PartDelta(index=index, text=said))
+            if index >= 0 and (delta := self._template.read(line)) is not None:  # fast path: ollama delta
+                if delta:
+                    events.append(PartDelta(index=index, text=delta))
             else:
                 self._read(load_object(line), events, line)
         return events

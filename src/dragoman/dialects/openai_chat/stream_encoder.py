@@ -265,11 +265,11 @@ class StreamEncoder:
         growing.length += len(text)
         if citations:
             self._cite(delta, state, growing, citations)
-        told = None
+        logprobs_body = None
         if logprobs is not None:
-            told = {key: encode_logprobs(logprobs, (growing.at, "logprobs"), self._notes)}
-        if delta or told:
-            self._send(choice, delta, told)
+            logprobs_body = {key: encode_logprobs(logprobs, (growing.at, "logprobs"), self._notes)}
+        if delta or logprobs_body:
+            self._send(choice, delta, logprobs_body)
 
     def _cite(self, delta: JsonObject, state: ChoiceState, growing: Growing, citations: tuple[Citation, ...]) -> None:
         """Write citations. Clients count their spans from the beginning of the whole answer."""

@@ -388,13 +388,13 @@ def find_usage(scope: "Scope") -> tuple[Usage | None, bool]:
     answer = scope.answer
     if answer is None:
         return (Usage(input=count_sent(scope), output=0), True) if find_running(scope) is not None else (None, False)
-    said = scope.usage or answer.usage
-    usage = None if said is None else believe(said, len(scope.attempts))
+    reported = scope.usage or answer.usage
+    usage = None if reported is None else believe(reported, len(scope.attempts))
     if scope.client_request is None:  # not a conversation
-        if usage is said:
+        if usage is reported:
             return usage, False
         return Usage(input=count_sent(scope), output=0), True
-    whole = usage is said and (scope.usage is not None or answer.complete)
+    whole = usage is reported and (scope.usage is not None or answer.complete)
     if whole and usage is not None and (usage.input is not None or usage.output is not None):
         return usage, False
     used = usage or Usage()
