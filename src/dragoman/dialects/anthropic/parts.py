@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from dragoman.dialects._seals import is_late, note_seal_losses, take_seal, write_seal
 from dragoman.dialects._settings import encode_ttl
 from dragoman.dialects._tools import arguments_as_object, is_plain, opaque_word
+from dragoman.dialects.anthropic.citations import decode_citation, encode_citation
 from dragoman.dialects.anthropic.words import NAME, TTLS
 from dragoman.errors import DecodeError
 from dragoman.fields import (
@@ -29,7 +30,6 @@ from dragoman.jsontypes import JsonObject, dump_text, kind_of
 from dragoman.model.messages import (
     Audio,
     Cache,
-    Citation,
     Document,
     Extras,
     Image,
@@ -124,15 +124,6 @@ def _decode_text(block: JsonObject) -> Text:
         seal=seal,
         cache=cache,
         extras=leftovers(block, NAME),
-    )
-
-
-def decode_citation(citation: JsonObject) -> Citation:
-    return Citation(
-        url=take_text_or_none(citation, "url"),
-        title=take_text_or_none(citation, "title"),
-        quote=take_text_or_none(citation, "cited_text"),
-        extras=leftovers(citation, NAME),
     )
 
 
@@ -365,39 +356,6 @@ def _encode_text(part: Text, at: At, notes: Notes, *, to_client: bool) -> JsonOb
     if part.extras:
         add_extras(block, part.extras, NAME, at, notes)
     return block
-
-
-def encode_citation(citation: Citation, at: At, notes: Notes) -> JsonObject | None:
-    """Anthropic's types demand source indexes, which only its own citations have. A citation of another dialect becomes
-    a web result."""
-    if NAME not in citation.extras:
-        if citation.url is None:
-            notes.dropped(at, "anthropic cites a place in a source, and this names none")
-            return None
-        for key, value in (("start", citation.start), ("end", citation.end)):
-            if value is not None:
-                notes.dropped((at, key), "anthropic's citations have no span in the answer")
-        if citation.quote is None:
-            notes.invented((at, "quote"), "anthropic demands the quoted words: an empty text")
-        notes.invented((at, "extras"), "the type and index anthropic demands")
-        body: JsonObject = {
-            "type": "web_search_result_location",
-            "url": citation.url,
-            "title": citation.title,
-            "cited_text": citation.quote or "",
-            "encrypted_index": "",
-        }
-        add_extras(body, citation.extras, NAME, at, notes)
-        return body
-    body = {}
-    if citation.url is not None:
-        body["url"] = citation.url
-    if citation.title is not None:
-        body["title"] = citation.title
-    if citation.quote is not None:
-        body["cited_text"] = citation.quote
-    add_extras(body, citation.extras, NAME, at, notes)
-    return body
 
 
 def encode_tool_call(part: ToolCall, at: At, notes: Notes, *, to_client: bool = False) -> JsonObject:

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from dragoman.dialects._seals import is_late, take_seal
 from dragoman.dialects._streams import CUT, StreamMarks
+from dragoman.dialects.anthropic.citations import decode_citation
 from dragoman.dialects.anthropic.failure import decode_failure
-from dragoman.dialects.anthropic.parts import LATE, decode_citation, decode_part
+from dragoman.dialects.anthropic.parts import LATE, decode_part
 from dragoman.dialects.anthropic.reply import decode_reply, decode_usage, take_finish, take_tier
 from dragoman.dialects.anthropic.words import NAME
 from dragoman.errors import DecodeError

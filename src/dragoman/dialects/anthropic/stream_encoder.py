@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from dragoman.dialects._seals import SIDE, late_side, note_seal_losses, write_seal
 from dragoman.dialects._streams import CUT, OpenFrame
+from dragoman.dialects.anthropic.citations import encode_citation
 from dragoman.dialects.anthropic.failure import encode_error
-from dragoman.dialects.anthropic.parts import encode_citation, encode_part
+from dragoman.dialects.anthropic.parts import encode_part
 from dragoman.dialects.anthropic.reply import demand_counts, encode_finish, encode_usage, write_tier
 from dragoman.dialects.anthropic.words import NAME
 from dragoman.fields import add_extras
