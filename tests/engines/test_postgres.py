@@ -103,6 +103,13 @@ def test_db_migrate_and_status(postgres: Engine, tmp_path: Path) -> None:
             [*COMMAND, "db", *words], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=NEVER_S
         )
         assert (done.returncode, says in done.stdout) == (0, True), done.stderr
+    Database(postgres.url).run(lambda connection: connection.execute("create database bare"), transaction=False)
+    env["DRAGOMAN_DATABASE"] = postgres.url.removesuffix("postgres") + "bare"
+    for command in (("usage",), ("keys", "list")):
+        done = subprocess.run(
+            [*COMMAND, *command], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=NEVER_S
+        )
+        assert (done.returncode, "run `dragoman db migrate`" in done.stderr) == (1, True), done.stderr
 
 
 def test_responses_are_kept_for_their_owner(database: Database) -> None:

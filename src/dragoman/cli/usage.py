@@ -43,6 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     try:
         return act(args)
+    except BrokenPipeError:  # `usage | head`
+        raise
     except (ConfigError, OSError, ValueError) as error:
         print(f"{paint('dragoman usage:', 'red', sys.stderr)} {error}", file=sys.stderr)
         return 1

@@ -31,6 +31,16 @@ AWAY = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, as
 PgConnection: TypeAlias = Any  # a connection of asyncpg; its queries return rows of any type
 
 
+_UNKNOWN = ("3F000", "42P01", "42703", "42883")  # SQL states: no such schema, table, column, function
+
+
+def _say(error: BaseException) -> str:
+    """Why the database cannot be used, for people."""
+    if isinstance(error, asyncpg.PostgresError) and error.sqlstate in _UNKNOWN:
+        return f"its tables are missing or old ({error}): run `dragoman db migrate`"
+    return str(error) or type(error).__name__
+
+
 class DatabaseAwayError(OSError):
     """The database does not answer now, or has not the tables that we need."""
 
@@ -74,7 +84,7 @@ class Database:
         except (LateError, *AWAY) as error:
             future.cancel()
             self._fail(error)
-            raise DatabaseAwayError(str(error) or type(error).__name__) from error
+            raise DatabaseAwayError(_say(error)) from error
         self.away = ""
         return found
 
@@ -92,7 +102,7 @@ class Database:
                 found = await asked
         except AWAY as error:
             self._fail(error)
-            raise DatabaseAwayError(str(error) or type(error).__name__) from error
+            raise DatabaseAwayError(_say(error)) from error
         self.away = ""
         return found
 
