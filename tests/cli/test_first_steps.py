@@ -176,6 +176,8 @@ def test_a_mock_answers_refuses_and_fails_as_told(tmp_path: Path) -> None:
 def test_a_provider_that_is_none_is_named_with_the_nearest(run: Run) -> None:
     code, _, err = run("mock", "antropic")
     assert (code, err) == (1, "dragoman mock: no provider is called antropic; did you mean anthropic?\n")
+    code, _, err = run("mock", "anthropic", "--script", "none.json")
+    assert (code, err) == (1, "dragoman mock: none.json: No such file or directory\n")
 
 
 def test_faults_are_named() -> None:

@@ -58,7 +58,8 @@ def run(args: argparse.Namespace) -> int:
             provider.say(*read_script(args.script))
         asyncio.run(serve(provider, args.port))
     except (DragomanError, OSError) as error:
-        print(f"dragoman mock: {error}", file=sys.stderr)
+        words = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else error
+        print(f"dragoman mock: {words}", file=sys.stderr)
         return 1
     return 0
 
