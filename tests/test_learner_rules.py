@@ -90,6 +90,10 @@ LESSONS: list[tuple[str, str, str, dict[str, Any], str, str, Any]] = [
      "The compiled grammar is too large, which would cause performance issues.", "tools.0.strict", "gone"),
     ("compatible", "m", CHAT, {"messages": [ask(), calls("c1"), answer("c1"), ask("go")]},
      "Unexpected role 'user' after role 'tool'", "messages.3", said("OK.")),
+    ("compatible", "m", CHAT, {"messages": [ask(), {**calls("c1"), "content": "Let me see."}, answer("c1")]},
+     "Assistant message must have either content or tool_calls, but not both.", "messages.1.content", None),
+    ("vllm", "gpt-oss-20b", RESP, {"top_logprobs": 2, "include": ["message.output_text.logprobs"]},
+     "logprobs are not supported with gpt-oss models", "top_logprobs", "gone"),
     ("compatible", "m", CHAT, {"tools": [], "tool_choice": "auto", "messages": [ask()]},
      "`tools` must not be an empty array.", "tools", "gone"),
     ("compatible", "m", CHAT, {"tools": [fn(A, name=f"t{i}") for i in range(5)]},
@@ -145,6 +149,16 @@ def test_a_refusal_that_names_a_rule_is_obeyed_now_and_the_next_time(
         assert found == value if value != "gone" else type(found) is object, sent
 
 
+def test_a_refusal_about_one_request_is_not_remembered() -> None:
+    """llama.cpp gives logprobs without tools, or without a stream."""
+    profile = profile_for("llamacpp", "m", CHAT)
+    request = replace(read(CHAT, asked(CHAT, {"logprobs": True, "tools": [fn(A)]})), model="m")
+    lesson = learn(refusal("logprobs is not supported with tools + stream"), request, profile, Notes())
+    assert lesson is not None
+    assert lesson.request.logprobs is None
+    assert lesson.remember == {}
+
+
 def test_every_rule_has_its_refusal() -> None:
     words = [row[4] for row in LESSONS] + OTHER_WORDS + [row[2] for row in BLIND_WORDS]
     assert [rule.pattern.pattern for rule in RULES if not any(rule.pattern.search(text) for text in words)] == []
@@ -152,6 +166,7 @@ def test_every_rule_has_its_refusal() -> None:
 
 # Words of rules whose fields are the profile's already in every row that a test above could use.
 OTHER_WORDS = [
+    "logprobs is not supported with tools + stream",
     "Budget 0 is invalid. This model only works in thinking mode.",
     "messages.2.content.0: content cannot be empty if `is_error` is true",
     "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block.",

@@ -443,7 +443,7 @@ def _learn_rule(failure: Failure, request: Request, profile: Profile, notes: Not
         if match is not None:
             lesson = _prepare(request, profile, notes, rule.what, **rule.fields(match, profile, request))
             if lesson is not None:
-                return lesson
+                return replace(lesson, remember={}) if rule.once else lesson
     return None
 
 

@@ -23,11 +23,12 @@ class LearnedRule(Struct, frozen=True):
     pattern: re.Pattern[str]  # of the words of a refusal
     what: str  # what is sent instead
     fields: Teach
+    once: bool = False  # it is about this request, and not remembered for others
 
 
-def _rule(pattern: str, what: str, fields: Fields | Teach) -> LearnedRule:
+def _rule(pattern: str, what: str, fields: Fields | Teach, *, once: bool = False) -> LearnedRule:
     teach: Teach = fields if callable(fields) else lambda match, profile, request: fields
-    return LearnedRule(re.compile(pattern, re.IGNORECASE | re.DOTALL), what, teach)
+    return LearnedRule(re.compile(pattern, re.IGNORECASE | re.DOTALL), what, teach, once)
 
 
 def _thinking(profile: Profile) -> Thinking:
@@ -56,6 +57,10 @@ def _learn_reasoning_word(match: re.Match[str], profile: Profile, request: Reque
 
 def _learn_no_search(match: re.Match[str], profile: Profile, request: Request) -> Fields:
     return {"rejects_extras": (*profile.rejects_extras, "web_search_options")}
+
+
+def _learn_no_scores(match: re.Match[str], profile: Profile, request: Request) -> Fields:
+    return {"rejects": (*profile.rejects, "logprobs", "top_logprobs")}
 
 
 def _learn_no_minimal(match: re.Match[str], profile: Profile, request: Request) -> Fields:
@@ -153,6 +158,9 @@ RULES: tuple[LearnedRule, ...] = (
     _rule(r"web search options not supported with this model", "without web_search_options", _learn_no_search),
     _rule(r"unsupported (?:parameter|value): '(reasoning\.mode|all_turns)'", "without it", _learn_reasoning_word),
     _rule(r"compiled grammar is too large", "schemas that are not enforced", _learn_grammar),
+    _rule(r"logprobs is not supported with tools \+ stream", "without logprobs", _learn_no_scores, once=True),
+    _rule(r"logprobs are not supported with", "without logprobs", _learn_no_scores),
+    _rule(r"must have either content or tool_calls, but not both", "no text beside", {"text_beside_calls": False}),
     _rule(r"Unexpected role 'user' after role 'tool'", "an assistant's turn between", {"user_after_results": False}),
     _rule(r"content cannot be empty if `?is_error", "words for a failed result", {"failed_needs_text": True}),
     _rule(r"ttl='1h' cache_control block must not come after", "marks of five minutes", {"marks_in_order": True}),

@@ -109,6 +109,7 @@ LABELS: dict[str, str] = {
     "empty_calls": "empty call list",
     "result_ids": "results' ids",
     "sentinel_format": "unsigned calls as",
+    "text_beside_calls": "text and calls",
     "user_after_results": "after results",
 }
 # Descriptions of values that are not clear by themselves.

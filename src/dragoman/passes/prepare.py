@@ -61,6 +61,7 @@ from dragoman.passes.turns import (
     begin_with_user,
     drop_empty_text,
     drop_silent_turns,
+    drop_text_beside_calls,
     end_with_user,
     join_apart,
     join_calls,
@@ -218,6 +219,7 @@ STEPS: tuple[PassStep, ...] = (
     PassStep(
         join_calls, _with(ToolCall), lambda p: p.join_calls and not p.join_turns and not p.results_alone, adds=False
     ),
+    PassStep(drop_text_beside_calls, _with(ToolCall), lambda p: not p.text_beside_calls, adds=False),
     PassStep(answer_results, _with(ToolResult), lambda p: not p.user_after_results),
     PassStep(spell_no_text, _with(ToolCall), lambda p: p.empty_content != "any"),
     PassStep(put_results_first, _with(ToolResult), lambda p: p.results_first, adds=False),

@@ -108,6 +108,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     mid_system: Literal["keep", "placed", "user", "lead"] = "keep"
     developer: bool = True  # knows the role
     refusals: bool = True  # a refusal is a part of its own
+    text_beside_calls: bool = True  # a turn of the assistant may have both
     user_after_results: bool = True  # the user may speak right after tool results; else the assistant comes between
     takes_turn_extras: tuple[str, ...] | None = None  # the only keys that a turn may bear; result.name: of a result
     empty_calls: bool = False  # an empty list of calls on a turn is taken

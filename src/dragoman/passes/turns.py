@@ -345,6 +345,17 @@ def end_with_user(request: Request, profile: Profile, notes: Notes) -> Request:
             return replace(request, messages=(*request.messages, turn))
 
 
+def drop_text_beside_calls(request: Request, profile: Profile, notes: Notes) -> Request:
+    """Leaves the words before a call out: "Assistant message must have either content or tool_calls, but not both"
+    (older models of Mistral, also at vLLM). The calls and their results say what was done."""
+    messages = list(request.messages)
+    for i, message in enumerate(messages):
+        if message.role == "assistant" and _holds(message, ToolCall) and _holds(message, Text):
+            notes.dropped(((ROOT, "messages"), i), "the target takes no text beside a call")
+            messages[i] = replace(message, parts=tuple(part for part in message.parts if type(part) is not Text))
+    return request if messages == list(request.messages) else replace(request, messages=tuple(messages))
+
+
 def answer_results(request: Request, profile: Profile, notes: Notes) -> Request:
     """Puts a short assistant turn between results and a user turn: "Unexpected role 'user' after role 'tool'" (Mistral,
     code 3230)."""
