@@ -225,6 +225,14 @@ CASES: list[Case] = [
         },
     ),
     (
+        "rule",
+        CHAT,
+        {"messages": [ask(), {**calls("b9mgIC84m"), "content": "Let me see."}, answer("b9mgIC84m")]},
+        "mistral",
+        "open-mixtral-8x22b",
+        {"messages.1.content": None, "messages.1.tool_calls.0.id": "b9mgIC84m"},
+    ),
+    (
         "3 text beside a result",
         ANTH,
         {

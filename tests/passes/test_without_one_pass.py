@@ -64,6 +64,7 @@ WITHOUT: dict[str, Callable[..., Any]] = {
     "lift_marks": same,
     "fit_limits": same,
     "tell_failures": same,
+    "drop_text_beside_calls": same,
     "answer_results": same,
     "mend_arguments": same,
     "spell_no_text": same,
