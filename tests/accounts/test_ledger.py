@@ -19,6 +19,7 @@ from dragoman.accounts.bookkeeper import Bookkeeper
 from dragoman.accounts.budgets import Line, SqliteBudgets
 from dragoman.accounts.journal import Journal, read_rows
 from dragoman.accounts.ledger import COLUMNS, AttemptRow, LedgerRow, SqliteLedger
+from dragoman.accounts.money import read_micros
 from tests.real.llama import UnavailableError, find_environment
 from tests.waiting import NEVER_S, wait_until
 
@@ -257,7 +258,7 @@ usage.PAGE = 3
 ledger = SqliteLedger(Path(sys.argv[1]))
 count = usage.export(usage.all_rows(ledger, 0, float(sys.argv[3]), {}), Path(sys.argv[2]))
 table = pyarrow.parquet.read_table(sys.argv[2])
-print(json.dumps([count, {one.name: str(one.type) for one in table.schema}, table.to_pylist()]))
+print(json.dumps([count, {one.name: str(one.type) for one in table.schema}, table.to_pylist()], default=str))
 """
 
 
@@ -278,9 +279,15 @@ def test_single_rows_are_exported_to_parquet(tmp_path: Path, ledger: SqliteLedge
     assert done.returncode == 0, done.stderr
     count, types, found = json.loads(done.stdout)
     assert count == len(found) == 8
-    assert (types["at"], types["cost"], types["estimated"], types["key"]) == ("double", "int64", "bool", "string")
+    assert (types["at"], types["cost"], types["estimated"], types["key"]) == (
+        "double",
+        "decimal128(24, 6)",
+        "bool",
+        "string",
+    )
     by_id = {row.id: row for row in added}
     for row in found:
+        row["cost"] = None if row["cost"] is None else read_micros(row["cost"])  # in units, for spreadsheets
         assert row == {name: getattr(by_id[row["id"]], name) for name in COLUMNS}
 
 

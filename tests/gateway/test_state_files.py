@@ -95,8 +95,8 @@ def constants_of(path: Path) -> set[str]:
 # tests/accounts/test_ledger.py, test_a_name_that_is_none_is_refused.
 # What a search of traffic composes are constants, too, and columns that its patterns name: `read_search`.
 COMPOSED = {
-    "ledger.py": {"_SCHEMA", "_SUM", "_INSERT", "_INSERT_MANY", "asked"},
-    "traffic_store.py": {"_SCHEMA", "_INSERT", "asked"},
+    "ledger.py": {"_SCHEMA", "_SUM", "_INSERT", "_INSERT_MANY", "statement"},
+    "traffic_store.py": {"_SCHEMA", "_INSERT", "statement"},
 }
 
 

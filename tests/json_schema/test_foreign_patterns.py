@@ -37,6 +37,7 @@ OURS = {
     "gateway/config/source.py": "names of keys, escaped",
     "testing/rules.py": "rules of the strict checkers",
     "demo/tool_calls.py": "names of tools, escaped",
+    "framing/templates.py": "keys of frames that vary, named by a dialect",
 }
 
 

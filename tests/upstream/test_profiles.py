@@ -258,9 +258,11 @@ def test_a_typing_mistake_names_the_row(row: dict[str, object], why: str) -> Non
         add_rows(load_rows(), row, "dragoman.toml")
 
 
-def test_an_unknown_kind_lists_those_there_are() -> None:
-    with pytest.raises(ConfigError, match="openai, azure"):
+def test_an_unknown_kind_names_the_nearest_or_lists_those_there_are() -> None:
+    with pytest.raises(ConfigError, match="did you mean openai"):
         find_kind("opnai")
+    with pytest.raises(ConfigError, match="expected some of anthropic, azure, "):
+        find_kind("zzz")
 
 
 @pytest.mark.parametrize("kind", ["vllm", "llamacpp", "sglang"])

@@ -199,11 +199,11 @@ class SqliteLedger:
         names = [_clock_of(word, details=details) if word in _CLOCKS else word for word in by]
         source = _DETAILED if details else _SUMMED_FROM
         what = ", ".join((*names, *source.sums))
-        asked = f"select {what} from {source.table} where {source.time}"  # noqa: S608  # our own names
-        asked += "".join(f" and {word} = ?" for word in where) + (f" group by {', '.join(names)}" if names else "")
+        statement = f"select {what} from {source.table} where {source.time}"  # noqa: S608  # our own names
+        statement += "".join(f" and {word} = ?" for word in where) + (f" group by {', '.join(names)}" if names else "")
         first, last = (since, until) if details else (int(since // 3600), int(until // 3600))
         with self._report() as db:
-            found = db.execute(asked, (first, last, *where.values())).fetchall()
+            found = db.execute(statement, (first, last, *where.values())).fetchall()
         size = len(names)
         sums = [
             Sums(by=_show(by, row[:size]), **dict(zip(_ADDED, row[size:], strict=True))) for row in found if row[size]
@@ -217,10 +217,10 @@ class SqliteLedger:
         last = (float(at), row_id) if cursor else (until, "\U0010ffff")
         most = min(max(most, 1), MOST_ROWS)
         what = ", ".join(COLUMNS)
-        asked = f"select {what} from requests where at >= ? and (at, id) < (?, ?)"  # noqa: S608  # our own names
-        asked += "".join(f" and {word} = ?" for word in where) + " order by at desc, id desc limit ?"
+        statement = f"select {what} from requests where at >= ? and (at, id) < (?, ?)"  # noqa: S608  # our own names
+        statement += "".join(f" and {word} = ?" for word in where) + " order by at desc, id desc limit ?"
         with self._report() as db:
-            found = db.execute(asked, (since, *last, *where.values(), most)).fetchall()
+            found = db.execute(statement, (since, *last, *where.values(), most)).fetchall()
             rows = tuple(_row(values, db) for values in found)
         return Page(rows=rows, cursor=f"{rows[-1].at!r},{rows[-1].id}" if len(rows) == most else "")
 
@@ -229,8 +229,8 @@ class SqliteLedger:
         gone = 0
         while True:
             with self._change() as db:
-                asked = "select id from requests where at < ? order by at limit ?"
-                ids = db.execute(asked, (before, _FORGET_AT_ONCE)).fetchall()
+                statement = "select id from requests where at < ? order by at limit ?"
+                ids = db.execute(statement, (before, _FORGET_AT_ONCE)).fetchall()
                 db.executemany("delete from attempts where request = ?", ids)
                 db.executemany("delete from requests where id = ?", ids)
             gone += len(ids)
@@ -344,8 +344,8 @@ def _list_tries(rows: Sequence[LedgerRow]) -> Iterator[tuple[object, ...]]:
 def _row(values: tuple[object, ...], db: sqlite3.Connection) -> LedgerRow:
     fields = dict(zip(COLUMNS, values, strict=True))
     fields["estimated"] = bool(fields["estimated"])
-    asked = "select upstream, model, status, failure, waited_ms from attempts where request = ? order by number"
-    tries = tuple(AttemptRow(*one) for one in db.execute(asked, (fields["id"],)))
+    statement = "select upstream, model, status, failure, waited_ms from attempts where request = ? order by number"
+    tries = tuple(AttemptRow(*one) for one in db.execute(statement, (fields["id"],)))
     return with_tries(LedgerRow(**fields), tries)  # type: ignore[arg-type]  # as the table has them
 
 

@@ -118,8 +118,8 @@ class TrafficStore(SqliteStore):
         """Rows from the newest to the oldest, and where the next page begins."""
         most = min(max(most, 1), MOST_ROWS)
         older = before if before is not None else 1 << 62
-        asked = f"{_SELECT} seq < ? and {search.sql} order by seq desc limit ?"
-        rows = self._find(asked, (older, *search.values, most))
+        statement = f"{_SELECT} seq < ? and {search.sql} order by seq desc limit ?"
+        rows = self._find(statement, (older, *search.values, most))
         return rows, rows[-1].seq if len(rows) == most else None
 
     def after(self, seq: int, most: int) -> list[TrafficRow]:
@@ -130,19 +130,21 @@ class TrafficStore(SqliteStore):
         return self._run(lambda db: int(db.execute("select max(seq) from traffic").fetchone()[0] or 0))
 
     def count(self, search: Search) -> int:
-        asked = f"select count(*) from traffic where {search.sql}"  # noqa: S608  # made here
-        return self._run(lambda db: int(db.execute(asked, search.values).fetchone()[0]))
+        statement = f"select count(*) from traffic where {search.sql}"  # noqa: S608  # made here
+        return self._run(lambda db: int(db.execute(statement, search.values).fetchone()[0]))
 
     def minutes(self, search: Search, since_ms: int) -> list[Minute]:
         what = f"time / {MINUTE_MS}, {_FAILED}, coalesce(input, 0) + coalesce(output, 0), first_ms"
-        asked = f"select {what} from traffic where time >= ? and {search.sql}"  # noqa: S608  # made here
-        found = self._run(lambda db: db.execute(asked, (since_ms, *search.values)).fetchall())
+        statement = f"select {what} from traffic where time >= ? and {search.sql}"  # noqa: S608  # made here
+        found = self._run(lambda db: db.execute(statement, (since_ms, *search.values)).fetchall())
         return _sum_minutes(found)
 
     def latencies(self, since_ms: int) -> dict[str, Latency]:
         """By upstream: requests, errors, and how long the first byte took."""
-        asked = f"select upstream, {_FAILED}, coalesce(first_ms, ms) from traffic where time >= ? and upstream != ''"  # noqa: S608
-        found = self._run(lambda db: db.execute(asked, (since_ms,)).fetchall())
+        statement = (
+            f"select upstream, {_FAILED}, coalesce(first_ms, ms) from traffic where time >= ? and upstream != ''"  # noqa: S608
+        )
+        found = self._run(lambda db: db.execute(statement, (since_ms,)).fetchall())
         times: dict[str, list[int]] = {}
         failed: dict[str, int] = {}
         for name, bad, ms in found:
