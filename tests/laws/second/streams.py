@@ -231,6 +231,7 @@ def _join(parts: list[Body]) -> list[Body]:
             continue
         if "text" in part and "text" in last and bool(part.get("thought")) == bool(last.get("thought")):
             last["text"] += part["text"]
+            last.update({key: value for key, value in part.items() if key == "thoughtSignature"})
         elif "functionCall" in part and last.get("functionCall", {}).pop("willContinue", False):
             _add_arguments(last["functionCall"], part["functionCall"])
         elif "functionCall" in part:

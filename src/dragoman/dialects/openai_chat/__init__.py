@@ -123,11 +123,14 @@ DIALECT = Dialect(
         wrong={
             "~id": (),
             "~arguments": (),
-            "~index": (),
             "~no_message": (),  # Azure, where its filter has cut the answer
             "~finish_reason": ("function_call",),
         },
-        wrong_values={"~content": ("list",), "~name": ("content",)},  # Mistral's lists
+        wrong_values={
+            "~content": ("list",),  # Mistral's
+            "~name": ("content",),
+            "~index": ("absent", "null"),  # of a choice; that of a reasoning detail is a number
+        },
         one_text=True,
         old_form="~form",
     ),
