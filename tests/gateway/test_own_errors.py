@@ -40,7 +40,8 @@ def test_a_bug_in_a_decoder_is_our_500_in_the_clients_dialect(
     dialect = MODULES.get(door, door)
     monkeypatch.setattr(f"dragoman.dialects.{dialect}.request.Request", plant)
     with open_house() as house:
-        got = ask(house, door, **({"logprobs": True} if door == "chat" else {}))  # a plain one is read by another module
+        more = {"logprobs": True} if door == "chat" else {}  # without it, another module reads the request
+        got = ask(house, door, **more)
     assert got.status == (200 if door == "jsonrpc" else 500), got.text
     assert "an internal error of the gateway" in json.dumps(got.json["error"])
     assert SECRET not in got.text + caplog.text

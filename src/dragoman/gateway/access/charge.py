@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
@@ -39,6 +40,7 @@ WEBHOOK_S = 10.0
 MOST_OUTPUT = 10**9  # a client's larger number is lowered to this, so that every store can hold it
 USUAL_OUTPUT = 4096  # tokens to reserve at most: answers are mostly far shorter than the client's limit
 COUNTERS = [name for name in Usage.__struct_fields__ if name != "extras"]
+_read_counts: Callable[[Usage], tuple[int | None, ...]] = attrgetter(*COUNTERS)
 FRAME_BYTES = 250  # bytes around the text in a frame of a stream
 LONGEST_TAGS = 200
 LONGEST_PROGRAM = 40
@@ -366,10 +368,14 @@ def believe(usage: Usage, calls: int) -> Usage:
     """Without the counters that make no sense for so many calls. One number below zero would give money back, and a
     gigantic one cannot be written down (T42)."""
     most = MOST_TOKENS * max(calls, 1)
-    counts = {name: getattr(usage, name) for name in COUNTERS}
-    if all(count is None or 0 <= count <= most for count in counts.values()):
+    counts = _read_counts(usage)
+    for count in counts:
+        if count is not None and not 0 <= count <= most:
+            break
+    else:
         return usage
-    return Usage(**{name: count for name, count in counts.items() if count is not None and 0 <= count <= most})
+    sound = {name: count for name, count in zip(COUNTERS, counts, strict=True) if count is None or 0 <= count <= most}
+    return Usage(**sound)
 
 
 def count_sent(scope: "Scope") -> int:
