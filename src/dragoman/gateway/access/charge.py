@@ -374,8 +374,8 @@ def believe(usage: Usage, calls: int) -> Usage:
             break
     else:
         return usage
-    sound = {name: count for name, count in zip(COUNTERS, counts, strict=True) if count is None or 0 <= count <= most}
-    return Usage(**sound)
+    wrong = [n for n, count in zip(COUNTERS, counts, strict=True) if count is not None and not 0 <= count <= most]
+    return replace(usage, extras={}, **dict.fromkeys(wrong))
 
 
 def count_sent(scope: "Scope") -> int:
