@@ -137,7 +137,7 @@ function linkScrolling(views) {
     for (const name of ["pointerenter", "focus", "wheel", "touchstart"]) view.addEventListener(name, () => (leader = view), { passive: true });
     view.addEventListener("scroll", () => {
       const beside = views.filter((other) => other.isConnected).every((other) => Math.abs(other.getBoundingClientRect().top - view.getBoundingClientRect().top) < 40);
-      if (leader !== view || !beside || views.some((other) => performance.now() - (other.aimedAt || 0) < 400)) return;
+      if (leader !== view || !beside || views.some((other) => performance.now() - (other.aimedAt ?? -Infinity) < 400)) return;
       const part = view.scrollTop / Math.max(1, view.scrollHeight - view.clientHeight);
       for (const other of views) if (other !== view) other.scrollTop = part * (other.scrollHeight - other.clientHeight);
     });
