@@ -12,13 +12,12 @@ from msgspec import Struct
 
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import JsonObject, kind_of
-from dragoman.model.messages import Extras
+from dragoman.model.messages import SILENT, Extras
 from dragoman.notes import At, Notes
 
 T = TypeVar("T")
 
 OMIT = "~omit"  # spelling: keys that the encoder always writes and this body lacked
-SILENT = "~silent"  # spelling: extras that mean nothing in other dialects, so that dropping them needs no note
 
 
 SPELLING = "~"  # our own keys that remember a spelling begin with it

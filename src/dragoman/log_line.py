@@ -8,6 +8,7 @@ from msgspec import Struct
 LONGEST_FIELD = 2048
 _PACKAGE = __file__.removesuffix("log_line.py")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+KEY_LIKE = re.compile(r"\b(?:sk|dk|dka|AIza|xai|gsk|pplx|r8)[-_A-Za-z0-9]{12,}")  # how the keys of vendors begin
 
 
 class LogLine(Struct, frozen=True, gc=False):
@@ -67,3 +68,7 @@ def quoted(value: object) -> str:
     if " " in text or "=" in text or '"' in text:
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return text
+
+
+def hide_secrets(text: str) -> str:
+    return KEY_LIKE.sub("[redacted]", text)

@@ -247,7 +247,7 @@ def _settle_new(db: sqlite3.Connection, settlements: Sequence[Settlement], now: 
 def _look(db: sqlite3.Connection, line: Line) -> Spent:
     statement = "select micros, reserved from spent where account = ? and period = ?"
     row = db.execute(statement, (line.account, line.period)).fetchone() or (0, 0)
-    return _spent(line, *row)
+    return make_spent(line, *row)
 
 
 def _take(
@@ -268,7 +268,7 @@ def _take(
 def _take_one(db: sqlite3.Connection, line: Line, estimate: int, *, cap: bool) -> tuple[Spent, int | None]:
     values = {"micros": estimate, "account": line.account, "period": line.period, "most": line.limit}
     for row in db.execute(_RESERVE, values).fetchall():  # mostly it fits
-        return _spent(line, row[0], row[1] - estimate), estimate
+        return make_spent(line, row[0], row[1] - estimate), estimate
     spent = _look(db, line)
     micros = min(estimate, spent.left) if cap else estimate
     if micros < 1 or spent.left < micros:
@@ -277,7 +277,7 @@ def _take_one(db: sqlite3.Connection, line: Line, estimate: int, *, cap: bool) -
     return spent, micros
 
 
-def _spent(line: Line, micros: int, reserved: int) -> Spent:
+def make_spent(line: Line, micros: int, reserved: int) -> Spent:
     return Spent(account=line.account, period=line.period, limit=line.limit, micros=micros, reserved=reserved)
 
 
@@ -292,7 +292,7 @@ def _write(db: sqlite3.Connection, at: tuple[str, int], change: Sequence[int], l
     micros = _change_spent(db, at, change)
     if line is None:
         return []
-    percent = _spent(line, micros, 0).percent
+    percent = make_spent(line, micros, 0).percent
     insert = "insert or ignore into told values (?, ?, ?)"
     reached = [mark for mark in sorted({line.soft, 100}) if percent >= mark]
     new = [mark for mark in reached if db.execute(insert, (*at, mark)).rowcount]

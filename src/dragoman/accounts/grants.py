@@ -8,10 +8,10 @@ from functools import lru_cache
 from msgspec import UNSET, Struct, UnsetType
 
 from dragoman.accounts.money import Budget, read_budget
+from dragoman.fields import LAST_SECOND
 
 MOST_PATTERNS = 200
 LONGEST_NAME = 100
-LAST_S = 253_402_300_799.0  # the end of the year 9999, in seconds since 1970: no calendar goes further
 LONGEST_GRACE_S = 10 * 366 * 86400.0
 
 
@@ -89,7 +89,7 @@ def check_name(name: str) -> str:
 
 def check_end(expires: float | None) -> float | None:
     """When a key ends, in seconds since 1970; a ValueError if no calendar has that day."""
-    if expires is not None and not 0 <= expires <= LAST_S:
+    if expires is not None and not 0 <= expires <= LAST_SECOND:
         raise ValueError("expires: expected seconds since 1970")
     return expires
 

@@ -130,8 +130,8 @@ _REST = (*COUNTERS, "cost", "currency", "status", "failure", "first_ms", "total_
 _LAST = ("harmless", "changed", "lost", "estimated", "bodies")
 COLUMNS = ("id", "at", *_TEXTS, *_REST, *_LAST)
 _NUMBERS = {*COUNTERS, "cost", "status", "first_ms", "total_ms", "tries", "harmless", "changed", "lost", "estimated"}
-_KEYS = ("hour", "key", "team", "door", "upstream", "model", "currency")
-_ADDED = ("requests", "failed", "unpriced", *COUNTERS, "cost", "total_ms")
+SUM_KEYS = ("hour", "key", "team", "door", "upstream", "model", "currency")
+SUM_FIELDS = ("requests", "failed", "unpriced", *COUNTERS, "cost", "total_ms")
 _SCHEMA = f"""
 create table if not exists requests (
     id text primary key, at real not null,
@@ -143,9 +143,9 @@ create table if not exists attempts (
     primary key (request, number)
 ) without rowid;
 create table if not exists sums (
-    hour integer, {", ".join(f"{name} text" for name in _KEYS[1:])},
-    {", ".join(f"{name} integer not null default 0" for name in _ADDED)},
-    primary key ({", ".join(_KEYS)})
+    hour integer, {", ".join(f"{name} text" for name in SUM_KEYS[1:])},
+    {", ".join(f"{name} integer not null default 0" for name in SUM_FIELDS)},
+    primary key ({", ".join(SUM_KEYS)})
 ) without rowid;
 """
 _INSERT = f"insert or ignore into requests values ({', '.join('?' * len(COLUMNS))})"  # noqa: S608  # our own names
@@ -155,8 +155,8 @@ AT_ONCE = 25
 _INSERT_MANY = _INSERT + f", ({', '.join('?' * len(COLUMNS))})" * (AT_ONCE - 1)
 _TRY = "insert or ignore into attempts values (?, ?, ?, ?, ?, ?, ?)"
 _SUM = f"""
-insert into sums values ({", ".join("?" * (len(_KEYS) + len(_ADDED)))})
-on conflict do update set {", ".join(f"{name} = {name} + excluded.{name}" for name in _ADDED)}
+insert into sums values ({", ".join("?" * (len(SUM_KEYS) + len(SUM_FIELDS)))})
+on conflict do update set {", ".join(f"{name} = {name} + excluded.{name}" for name in SUM_FIELDS)}
 """  # noqa: S608  # our own names
 _read = attrgetter(*COLUMNS)
 _count = attrgetter(*COUNTERS)
@@ -206,7 +206,9 @@ class SqliteLedger:
             found = db.execute(statement, (first, last, *where.values())).fetchall()
         size = len(names)
         sums = [
-            Sums(by=_show(by, row[:size]), **dict(zip(_ADDED, row[size:], strict=True))) for row in found if row[size]
+            Sums(by=_show(by, row[:size]), **dict(zip(SUM_FIELDS, row[size:], strict=True)))
+            for row in found
+            if row[size]
         ]
         return sorted(sums, key=lambda line: (-line.cost, -line.requests, str(line.by)))
 
@@ -306,7 +308,7 @@ class _Source(Struct, frozen=True):
     sums: tuple[str, ...]
 
 
-_SUMMED_FROM = _Source("sums", "hour >= ? and hour <= ?", tuple(f"sum({name})" for name in _ADDED))
+_SUMMED_FROM = _Source("sums", "hour >= ? and hour <= ?", tuple(f"sum({name})" for name in SUM_FIELDS))
 _DETAILED = _Source(
     "requests",
     "at >= ? and at <= ?",
@@ -325,7 +327,7 @@ def _add_up(rows: Sequence[LedgerRow]) -> list[tuple[object, ...]]:
         at = (int(row.at // 3600), row.key, row.team, row.door, row.upstream, model, row.currency)
         sums = found.get(at)
         if sums is None:
-            sums = found[at] = [0] * len(_ADDED)
+            sums = found[at] = [0] * len(SUM_FIELDS)
         failed, unpriced = row.status >= 400, row.cost is None
         for i, value in enumerate((1, failed, unpriced, *_count(row), row.cost, row.total_ms)):
             if value:

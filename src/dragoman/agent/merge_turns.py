@@ -14,6 +14,7 @@ from dragoman.model.reply import Finish
 ShowCalls: TypeAlias = Literal["reasoning", "text", "nothing"]
 ReportedStep: TypeAlias = CallStarted | CallFinished | Stopped
 PARAGRAPH_BREAK = "\n\n"
+SHOWN_CHARS = 300  # of arguments and results in a report of a call
 
 
 class TurnMerger:
@@ -200,12 +201,12 @@ class TurnMerger:
         return [*report, *self._close_open_parts(), ReplyEnd(finishes=(finish,), usage=stopped.usage)]
 
 
-def describe_step(step: ReportedStep, make_label: Callable[[str], str] = str, max_chars: int = 300) -> str:
+def describe_step(step: ReportedStep, make_label: Callable[[str], str] = str) -> str:
     """One line: a call, the end of a call, or the limit that stopped the loop."""
     if isinstance(step, Stopped):
         return f"[stopped: {step.reason}]\n"
     name = make_label(step.call.name)
     if isinstance(step, CallStarted):
-        return f"[{name} {step.call.arguments[:max_chars]}]\n"
+        return f"[{name} {step.call.arguments[:SHOWN_CHARS]}]\n"
     answer = " ".join(" ".join(part.text for part in step.result.parts if isinstance(part, Text)).split())
-    return f"[{name} {'failed' if step.result.failed else 'answered'}: {answer[:max_chars]}]\n"
+    return f"[{name} {'failed' if step.result.failed else 'answered'}: {answer[:SHOWN_CHARS]}]\n"

@@ -16,11 +16,10 @@ from dragoman.errors import DecodeError
 from dragoman.jsontypes import dump_text, load_json
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd
 from dragoman.model.fold import StartedParts
-from dragoman.model.messages import ToolCall
+from dragoman.model.messages import RAW, ToolCall
 from dragoman.model.reply import Choice, Finish, Reply
 from dragoman.notes import ROOT, At, Notes
 
-RAW = "_raw"  # the key that holds broken arguments; dialects whose arguments are objects use the same key
 CALLED = ("tool_call", "stop", "other")  # ends after which a client runs the calls
 
 CLOSED = "its closing brackets were missing"

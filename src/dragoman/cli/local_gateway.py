@@ -12,7 +12,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO
 from urllib.parse import quote, urlsplit
 
@@ -33,10 +32,10 @@ def base_url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def is_answering(url: str, timeout: float = 0.5) -> bool:
+def is_answering(url: str) -> bool:
     parts = urlsplit(url)
     make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = make(parts.hostname or HOST, parts.port, timeout=timeout)
+    connection = make(parts.hostname or HOST, parts.port, timeout=0.5)
     try:
         connection.request("GET", "/healthz")
         return connection.getresponse().status < 500
@@ -47,7 +46,7 @@ def is_answering(url: str, timeout: float = 0.5) -> bool:
 
 
 @contextmanager
-def running_gateway(url: str, *, config: Path | None = None, quiet: bool = False) -> Iterator[str]:
+def running_gateway(url: str) -> Iterator[str]:
     """Yields the address of a gateway. A gateway that was started here ends with the block."""
     if is_answering(url):
         yield url
@@ -57,11 +56,10 @@ def running_gateway(url: str, *, config: Path | None = None, quiet: bool = False
         raise GatewayError(f"no gateway answers at {url}")
     port = parts.port or PORT
     log = tempfile.TemporaryFile()  # noqa: SIM115  # a pipe without a reader would fill up
-    process = start(port, config, log)
+    process = start(port, log)
     try:
         wait_for(url, process, log)
-        if not quiet:
-            print(f"started a gateway at {url}", file=sys.stderr)
+        print(f"started a gateway at {url}", file=sys.stderr)
         yield url
     finally:
         process.terminate()
@@ -75,7 +73,7 @@ def running_gateway(url: str, *, config: Path | None = None, quiet: bool = False
         log.close()
 
 
-def start(port: int, config: Path | None, log: IO[bytes]) -> "subprocess.Popen[bytes]":
+def start(port: int, log: IO[bytes]) -> "subprocess.Popen[bytes]":
     """Its standard input is a pipe from us. When we end, the pipe closes, and the gateway stops."""
     command = [
         sys.executable,
@@ -84,8 +82,6 @@ def start(port: int, config: Path | None, log: IO[bytes]) -> "subprocess.Popen[b
         "--port",
         str(port),
     ]
-    if config is not None:
-        command += ["--config", str(config)]
     return subprocess.Popen(  # noqa: S603  # ourselves
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True
     )

@@ -7,12 +7,12 @@ from collections import Counter
 from pathlib import Path
 
 from dragoman.cli.style import paint
+from dragoman.conformance.pages import KINDS
 from dragoman.conformance.pairs import DIALECTS, measure_pairs
 from dragoman.conformance.recorded import Tally, is_corpus, tally_pairs
 
 NAME = "pairs"
 HELP = "measure what each pair of dialects carries"
-KINDS = ("dropped", "altered", "invented", "repaired", "own")  # own: features that only the source has
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

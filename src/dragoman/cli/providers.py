@@ -14,6 +14,7 @@ from dragoman.cli.style import paint
 from dragoman.dialects import find_dialect
 from dragoman.errors import ConfigError
 from dragoman.jsontypes import dump_text, format_json
+from dragoman.passes.parameters import write_range
 from dragoman.upstream.profiles import (
     Kind,
     Rows,
@@ -274,7 +275,7 @@ def _describe(field: str, value: Any) -> str:
             return known
     match field, value:
         case "ranges", dict():
-            return "; ".join(f"{name} {_range(*ends)}" for name, ends in value.items())
+            return "; ".join(f"{name} {write_range(*ends)}" for name, ends in value.items())
         case "thinking", dict():
             return _thinking(value)
         case "media", dict():
@@ -295,12 +296,6 @@ def _describe(field: str, value: Any) -> str:
 
 def _join(value: Any) -> str:
     return ", ".join(str(item) for item in value) if isinstance(value, list | tuple) else str(value)
-
-
-def _range(least: float | None, most: float | None) -> str:
-    if least is None:
-        return f"at most {most:g}"
-    return f"at least {least:g}" if most is None else f"{least:g} to {most:g}"
 
 
 def _thinking(value: dict[str, Any]) -> str:

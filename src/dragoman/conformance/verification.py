@@ -8,9 +8,8 @@ from msgspec.structs import replace
 
 from dragoman.conformance.pages import GENERATED, table
 from dragoman.conformance.report import GLYPHS
-from dragoman.conformance.runner import VerifyCell, VerifyOptions, VerifyRun, Watch, verify
+from dragoman.conformance.runner import VerifyCell, VerifyOptions, VerifyRun, verify
 from dragoman.conformance.runner_targets import EIGHT, VerifyTarget, door_targets
-from dragoman.conformance.runner_wire import WireLine
 from dragoman.conformance.scenario import Scenario, load_scenarios
 from dragoman.gateway.access.auth import Access
 from dragoman.gateway.access.client_keys import ClientKeys
@@ -129,8 +128,6 @@ async def verify_scripted(
     scenarios: Sequence[Scenario] | None = None,
     options: VerifyOptions | None = None,
     doors: bool = False,
-    line: WireLine | None = None,
-    watch: Watch | None = None,
 ) -> VerifyRun:
     """The matrix over scripted providers; with `doors`, through a gateway in front of them."""
     chosen = tuple(kinds) if kinds is not None else tuple(load_rows().kinds)
@@ -138,9 +135,9 @@ async def verify_scripted(
     how = options or VerifyOptions(timeout_s=20.0)
     async with scripted_targets(chosen) as targets:
         if not doors:
-            return await verify(targets, played, how, line=line, watch=watch)
+            return await verify(targets, played, how)
         async with gateway_targets(first_of_each(targets)) as through:
-            return await verify(through, played, how, line=line, watch=watch)
+            return await verify(through, played, how)
 
 
 def first_of_each(targets: Iterable[VerifyTarget]) -> list[VerifyTarget]:

@@ -5,7 +5,7 @@ from typing import TypeAlias, TypeVar, assert_never
 
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import JsonObject, load_json
-from dragoman.model.messages import Message, Opaque, Part, Text, ToolCall, ToolResult
+from dragoman.model.messages import RAW, Message, Opaque, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import AnyTool, CustomTool, ServerTool, Tool
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.server_tools import name_server_tool
@@ -82,8 +82,6 @@ def freeform_as_function(tool: CustomTool, dialect: str, at: At, notes: Notes) -
 # ---------------------------------------------------------------- calls
 #
 # Some dialects write arguments as an object. Ours are the model's own JSON text.
-
-RAW = "_raw"  # key for arguments that are not an object: as text, so that no call becomes empty
 
 
 def arguments_as_object(part: ToolCall, dialect: str, at: At, notes: Notes) -> JsonObject:

@@ -152,6 +152,6 @@ def json_response(value: Json, status: int = 200, headers: Headers | None = None
     return HttpResponse(status, dump_json(value), headers={"content-type": JSON_TYPE, **(headers or {})})
 
 
-def text_response(text: str, status: int = 200, headers: Headers | None = None) -> HttpResponse:
+def text_response(text: str, headers: Headers | None = None) -> HttpResponse:
     kind = {"content-type": "text/plain; charset=utf-8"}
-    return HttpResponse(status, text.encode(), headers={**kind, **(headers or {})})
+    return HttpResponse(200, text.encode(), headers={**kind, **(headers or {})})

@@ -19,6 +19,7 @@ from dragoman.agent import CallFinished, Limits, Model, Step, Stopped, TurnEvent
 from dragoman.agent.driver import get_turn_notes
 from dragoman.agent.merge_turns import ReportedStep, ShowCalls, describe_step
 from dragoman.dialects import find_dialect
+from dragoman.dialects._tools import FAILED
 from dragoman.errors import ConfigError, DecodeError, LossError, UpstreamError
 from dragoman.exchange import ClientRequest
 from dragoman.failure import Failure
@@ -31,7 +32,7 @@ from dragoman.gateway.http import HttpResponse
 from dragoman.gateway.scope import Scope
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import JsonObject
-from dragoman.mcp.react import ERROR_PREFIX, ReactModel
+from dragoman.mcp.react import ReactModel
 from dragoman.mcp.registry import Registry
 from dragoman.mcp.servers import MissingPackageError, ServerPool, UnknownServerError, find_registry_path
 from dragoman.mcp.toolbox import McpToolbox
@@ -343,7 +344,7 @@ class LoopAnswer:
             finishes = tuple(finish and replace(finish, message=None) for finish in finishes)
         before: list[Event] = []
         if self._list_calls and not self._merger.has_text and stopped.reason not in ("done", "caller"):
-            words = f"{ERROR_PREFIX}no answer after {stopped.turns} iterations ({stopped.reason})"
+            words = f"{FAILED}no answer after {stopped.turns} iterations ({stopped.reason})"
             place = self._merger.part_count
             before = [PartStart(index=place, part=Text(text="")), PartDelta(index=place, text=words)]
             before.append(PartEnd(index=place))

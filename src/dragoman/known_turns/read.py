@@ -14,10 +14,10 @@ from dragoman.known_turns.history import LEVELS, SAMPLE, History, Hit, Later
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import Request
 from dragoman.notes import Notes
+from dragoman.passes.system import INSTRUCTIONS
 from dragoman.reasoning_state.envelope import has_mark
 from dragoman.wire import WireRequest
 
-INSTRUCTIONS = ("system", "developer")
 _entries = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 

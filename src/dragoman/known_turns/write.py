@@ -13,7 +13,7 @@ from dragoman.dialects._base import Dialect
 from dragoman.errors import DragomanError
 from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.known_turns.history import Chunk, History, Hit
-from dragoman.known_turns.read import INSTRUCTIONS, count_lead, find_ids
+from dragoman.known_turns.read import count_lead, find_ids
 from dragoman.model.messages import Message
 from dragoman.model.request import Request, ServerTool
 from dragoman.note_places import Place
@@ -23,6 +23,7 @@ from dragoman.passes.parameters import estimate
 from dragoman.passes.prepare import Prepared, prepare
 from dragoman.passes.profile import Profile
 from dragoman.passes.rename import Renames
+from dragoman.passes.system import INSTRUCTIONS
 
 MOST_CHUNKS = 32
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.dialects._tools import FAILED
 from dragoman.jsontypes import JsonObject, dump_text
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
@@ -23,7 +24,6 @@ from dragoman.model.reply import Finish
 from dragoman.model.request import AnyTool, Request, Tool
 from dragoman.notes import Note
 
-ERROR_PREFIX = "[ERROR] "
 MAX_CALLS = 16
 MAX_TEXT_CHARS = 256 * 1024
 MAX_BRACES = 400  # tried as the start of a call, in one answer
@@ -210,7 +210,7 @@ def _write_call(call: ToolCall, make_label: Callable[[str], str]) -> str:
 def _write_result(result: ToolResult, make_label: Callable[[str], str]) -> list[Part]:
     text_ = "\n".join(part.text for part in result.parts if isinstance(part, Text))
     name = make_label(result.name) if result.name else "the tool"
-    result_text = f"{ERROR_PREFIX}{text_}" if result.failed and not text_.startswith(ERROR_PREFIX) else text_
+    result_text = f"{FAILED}{text_}" if result.failed and not text_.startswith(FAILED) else text_
     text = Text(text=f"Result of {name}:\n{result_text}")
     return [text, *(part for part in result.parts if not isinstance(part, Text))]
 

@@ -18,6 +18,12 @@ from msgspec import Struct
 Extras: TypeAlias = dict[str, dict[str, Any]]
 Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
 
+# Keys of spelling that several modules read.
+BLANK = "~blank"  # spelling: keys of a turn with an empty value, as SDKs and gateways print them
+SILENT = "~silent"  # spelling: extras that mean nothing in other dialects, so that dropping them needs no note
+# The key under which arguments that are not a JSON object are kept as text, so that no call becomes empty.
+RAW = "_raw"
+
 
 class Cache(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A mark in the prompt: the provider should cache everything up to here."""

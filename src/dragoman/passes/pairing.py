@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import dump_text, load_json
-from dragoman.model.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
+from dragoman.model.messages import RAW, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from dragoman.model.request import Request, Tool, ToolChoice
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.profile import Profile
@@ -326,8 +326,6 @@ def name_results(request: Request, profile: Profile, notes: Notes) -> Request:
 # its result stay.
 # A turn with calls and no text can have null, an empty string or no key as its content. Some server refuses each of
 # these forms (FIELD-CASES 57).
-
-RAW = "_raw"  # the key that holds broken arguments; dialects whose arguments are objects use the same key
 
 
 def mend_arguments(request: Request, profile: Profile, notes: Notes) -> Request:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from dragoman.jsontypes import dump_json
-from dragoman.model.messages import Extras, Part, Reasoning, Text, ToolCall, ToolResult
+from dragoman.model.messages import SILENT, Extras, Part, Reasoning, Text, ToolCall, ToolResult
 from dragoman.model.request import AnyTool, Request, ServerTool, Tool
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.profile import Profile
@@ -26,7 +26,6 @@ NEUTRAL: dict[str, object] = {
 _SPELLED: dict[str, tuple[str, ...]] = {"~limit": ("max_output",), "~guests": ("top_k", "min_p")}
 _USUAL = {"~limit": "max_tokens"}
 BETA = "header:anthropic-beta"
-SILENT = "~silent"  # spelling: which keys mean nothing in other dialects
 TEXT_ONLY = ("text",)  # what a model answers in anyway
 
 
@@ -77,7 +76,7 @@ def _fit_ranges(request: Request, changes: dict[str, Any], profile: Profile, not
         fitted = most if most is not None and value > most else least if least is not None and value < least else value
         if fitted != value:
             changes[field] = int(fitted) if fitted == int(fitted) and type(value) is int else fitted
-            notes.altered((ROOT, field), f"{profile.kind} takes {_range(least, most)}")
+            notes.altered((ROOT, field), f"{profile.kind} takes {write_range(least, most)}")
 
 
 def _spell(request: Request, profile: Profile) -> Request:
@@ -100,7 +99,8 @@ def _spell(request: Request, profile: Profile) -> Request:
     return request
 
 
-def _range(least: float | None, most: float | None) -> str:
+def write_range(least: float | None, most: float | None) -> str:
+    """In words: "at most 2", "0 to 1"."""
     if least is None:
         return f"at most {most:g}"
     return f"at least {least:g}" if most is None else f"{least:g} to {most:g}"

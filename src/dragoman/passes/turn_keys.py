@@ -5,12 +5,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dragoman.model.messages import Extras, Message, Part, ToolCall, ToolResult
+from dragoman.model.messages import BLANK, Extras, Message, Part, ToolCall, ToolResult
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.profile import Profile
 
-BLANK = "~blank"  # keys of a turn whose values say nothing
 CALLS = "tool_calls"
 THOUGHTS = ("reasoning", "reasoning_content")
 

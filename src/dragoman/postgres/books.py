@@ -3,12 +3,14 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from dragoman.accounts.budgets import SETTLED_KEPT_S, Line, Passed, Refused, Settlement, Spent
+from dragoman.accounts.budgets import SETTLED_KEPT_S, Line, Passed, Refused, Settlement, Spent, make_spent
 from dragoman.accounts.ledger import (
     COLUMNS,
     COUNTERS,
     DETAILS,
     MOST_ROWS,
+    SUM_FIELDS,
+    SUM_KEYS,
     AttemptRow,
     LedgerRow,
     Page,
@@ -20,8 +22,6 @@ from dragoman.postgres.database import Database, PgConnection
 
 RESERVE_S = 1.0  # a request waits at most this long, and only once
 WRITE_S = 30.0  # only the bookkeeper's thread waits
-_KEYS = ("hour", "key", "team", "door", "upstream", "model", "currency")
-_ADDED = ("requests", "failed", "unpriced", *COUNTERS, "cost", "total_ms")
 _TYPES = {
     **dict.fromkeys((*COUNTERS, "cost", "first_ms", "total_ms"), "bigint"),
     **dict.fromkeys(("status", "tries", "harmless", "changed", "lost"), "integer"),
@@ -29,6 +29,7 @@ _TYPES = {
     "estimated": "boolean",
 }
 _PLACES = ", ".join(f"${number}::{_TYPES.get(name, 'text')}[]" for number, name in enumerate(COLUMNS, 1))
+_ADD_UP = ", ".join(f"{name} = sums.{name} + excluded.{name}" for name in SUM_FIELDS)
 # One statement: a row that is there already adds nothing to the sums. The order prevents a deadlock of two writers.
 _ADD = f"""
 with fresh as (
@@ -41,7 +42,7 @@ select floor(at / 3600)::bigint, key, team, door, upstream,
     count(*), count(*) filter (where status >= 400), count(*) filter (where cost is null),
     {", ".join(f"coalesce(sum({name}), 0)" for name in (*COUNTERS, "cost", "total_ms"))}
 from fresh group by 1, 2, 3, 4, 5, 6, 7 order by 1, 2, 3, 4, 5, 6, 7
-on conflict ({", ".join(_KEYS)}) do update set {", ".join(f"{name} = sums.{name} + excluded.{name}" for name in _ADDED)}
+on conflict ({", ".join(SUM_KEYS)}) do update set {_ADD_UP}
 """  # noqa: S608  # our own names
 _TRY = """
 insert into dragoman.attempts
@@ -114,7 +115,7 @@ class PostgresBudgets:
         async def work(connection: PgConnection) -> list[Spent]:
             statement = "select micros, reserved from dragoman.spent where account = $1 and period = $2"
             rows = [await connection.fetchrow(statement, line.account, line.period) or (0, 0) for line in lines]
-            return [_spent(line, row[0], row[1]) for line, row in zip(lines, rows, strict=True)]
+            return [make_spent(line, row[0], row[1]) for line, row in zip(lines, rows, strict=True)]
 
         return self._database.run(work)
 
@@ -132,16 +133,12 @@ def _reserve(arguments: tuple[Any, ...]) -> Callable[[PgConnection], Awaitable[l
 
 
 def _judge(lines: Sequence[Line], rows: Sequence[Any]) -> list[Spent] | Refused:
-    found = [_spent(line, row[0], row[1]) for line, row in zip(lines, rows, strict=True)]
+    found = [make_spent(line, row[0], row[1]) for line, row in zip(lines, rows, strict=True)]
     return next((Refused(spent) for spent, row in zip(found, rows, strict=True) if row[2]), found)
 
 
 def _columns(lines: Sequence[Line]) -> tuple[list[str], list[int], list[int]]:
     return [line.account for line in lines], [line.period for line in lines], [line.limit for line in lines]
-
-
-def _spent(line: Line, micros: int, reserved: int) -> Spent:
-    return Spent(account=line.account, period=line.period, limit=line.limit, micros=micros, reserved=reserved)
 
 
 class PostgresLedger:
@@ -168,7 +165,7 @@ class PostgresLedger:
         details = any(word in DETAILS for word in (*by, *where))
         time = "at" if details else "hour * 3600"
         names = [_show_time(word, time) if word in _TIMES else word for word in by]
-        added = _DETAILED if details else [f"coalesce(sum({name}), 0)::bigint" for name in _ADDED]
+        added = _DETAILED if details else [f"coalesce(sum({name}), 0)::bigint" for name in SUM_FIELDS]
         statement = f"select {', '.join((*names, *added))}"
         statement += " from dragoman.requests" if details else " from dragoman.sums"
         statement += f" where {'at' if details else 'hour'} between $1 and $2"
@@ -181,7 +178,7 @@ class PostgresLedger:
 
         size = len(names)
         sums = [
-            Sums(by=dict(zip(by, row[:size], strict=True)), **dict(zip(_ADDED, row[size:], strict=True)))
+            Sums(by=dict(zip(by, row[:size], strict=True)), **dict(zip(SUM_FIELDS, row[size:], strict=True)))
             for row in map(tuple, self._database.run(work, WRITE_S))
             if row[size]
         ]

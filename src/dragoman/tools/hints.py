@@ -11,7 +11,6 @@ import datetime
 import enum
 import inspect
 import pathlib
-import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -21,7 +20,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from dragoman.errors import DragomanError
-from dragoman.tools.records import Field, RecordShape, is_named_tuple, is_record, read_record_shape
+from dragoman.tools.records import MODULE_PREFIX, Field, RecordShape, is_named_tuple, is_record, read_record_shape
 
 PATH_TYPES = (pathlib.Path, pathlib.PurePath, pathlib.PosixPath, pathlib.PurePosixPath)
 _LIST_TYPES = (
@@ -36,7 +35,6 @@ _UNION_TYPES = (Union, types.UnionType)
 _TIMES = {datetime.datetime: "date-time", datetime.time: "time"}  # msgspec describes them as text without a format
 _JSON_SCALAR = str | int | float | bool | None
 Hooked = TypeVar("Hooked", bound="HookedType")
-_MODULE_PREFIX = re.compile(r"\b\w+\.")
 _ALTERNATIVES = {
     collections.abc.Callable: "a model cannot write a function: take its name, as Literal['a', 'b']",
     type: "a model cannot write a type: take its name, as Literal['a', 'b']",
@@ -366,5 +364,5 @@ def get_description(kind: Any) -> str:
 
 def get_type_name(hint: Any) -> str:
     if get_args(hint) and not isinstance(hint, type):
-        return _MODULE_PREFIX.sub("", str(hint))
+        return MODULE_PREFIX.sub("", str(hint))
     return getattr(hint, "__name__", None) or str(hint).removeprefix("typing.")

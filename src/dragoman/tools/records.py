@@ -14,7 +14,7 @@ from dragoman.errors import DragomanError
 from dragoman.tools.docstrings import Docstring, read_docstring
 
 NO_DEFAULT: Any = object()
-_MODULE_PREFIX = re.compile(r"\b\w+\.")
+MODULE_PREFIX = re.compile(r"\b\w+\.")
 _NON_WORD = re.compile(r"\W+")
 _KEY_WRAPPERS = ("Required", "NotRequired", "ReadOnly")
 
@@ -74,7 +74,7 @@ def read_record_shape(hint: Any) -> RecordShape:
 
 
 def _make_title(hint: Any, kind: Any) -> str:
-    words = [kind.__name__, *(_MODULE_PREFIX.sub("", getattr(word, "__name__", str(word))) for word in get_args(hint))]
+    words = [kind.__name__, *(MODULE_PREFIX.sub("", getattr(word, "__name__", str(word))) for word in get_args(hint))]
     return _NON_WORD.sub("_", "_".join(words))
 
 

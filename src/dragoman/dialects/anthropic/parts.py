@@ -267,15 +267,13 @@ def _decode_cache(mark: JsonObject) -> Cache:
 DEFAULT_MEDIA_TYPES: dict[type[Part], str] = {Image: "image/png", Document: "application/pdf"}
 
 
-def encode_content(
-    parts: tuple[Part, ...], extras: Extras, at: At, notes: Notes, *, to_client: bool = False
-) -> str | list[JsonObject]:
+def encode_content(parts: tuple[Part, ...], extras: Extras, at: At, notes: Notes) -> str | list[JsonObject]:
     """One plain text becomes a string, unless the wire had a list. Anything else becomes blocks."""
     if len(parts) == 1 and not (extras and spelled(extras, NAME, "~content") == "list"):
         (only,) = parts
         if type(only) is Text and is_plain(only):
             return only.text
-    return encode_parts(parts, (at, "parts"), notes, to_client=to_client)
+    return encode_parts(parts, (at, "parts"), notes)
 
 
 def encode_parts(parts: tuple[Part, ...], at: At, notes: Notes, *, to_client: bool = False) -> list[JsonObject]:

@@ -55,8 +55,8 @@ class _Identified(Struct):
     id: Raw = Raw(b"null")
 
 
-def decode_calls(data: bytes, methods: Collection[str] = METHODS, most: int = MOST_CALLS) -> Batch:
-    """The calls of a body. A batch of more than `most` is one fault, and none of its calls is looked at."""
+def decode_calls(data: bytes, methods: Collection[str] = METHODS) -> Batch:
+    """The calls of a body. A batch of more than MOST_CALLS is one fault, and none of its calls is looked at."""
     try:
         body = load_json(data)
     except DecodeError as error:
@@ -66,8 +66,8 @@ def decode_calls(data: bytes, methods: Collection[str] = METHODS, most: int = MO
         return Batch(calls=(_decode_call(body, data, methods),), single=True)
     if not body:
         return Batch(calls=(RpcFault(error=make_error(INVALID_REQUEST, "an empty batch")),), single=True)
-    if len(body) > most:
-        return Batch(calls=(RpcFault(error=make_error(INVALID_REQUEST, f"more than {most} calls")),), single=True)
+    if len(body) > MOST_CALLS:
+        return Batch(calls=(RpcFault(error=make_error(INVALID_REQUEST, f"more than {MOST_CALLS} calls")),), single=True)
     pieces = msgspec.json.decode(data, type=list[Raw])
     return Batch(calls=tuple(_decode_call(b, p, methods) for b, p in zip(body, pieces, strict=True)), single=False)
 

@@ -13,6 +13,7 @@ from dragoman.dialects.ollama.parts import MessageWriter, MintId, add_spelled, t
 from dragoman.dialects.ollama.words import FINISH_WORDS, FINISHES, FORM, GENERATE, NAME, says_generate
 from dragoman.errors import DecodeError
 from dragoman.fields import (
+    LAST_SECOND,
     OMIT,
     add_extras,
     drop_constant,
@@ -281,7 +282,6 @@ def _encode_usage(usage: Usage | None, omitted: tuple[str, ...] | list[str], not
 # `created_at` is RFC 3339 with up to nine decimals. Our times are seconds since 1970.
 
 UNKNOWN = "1970-01-01T00:00:00Z"  # written if the time is unknown
-_LAST = 253_402_300_799  # the end of the year 9999
 
 
 def read_time(text: str) -> float | None:
@@ -302,7 +302,7 @@ def read_time(text: str) -> float | None:
 
 def write_time(seconds: float) -> str | None:
     """The reverse of `read_time`. None for a number outside the calendar."""
-    if not 0 <= seconds <= _LAST:
+    if not 0 <= seconds <= LAST_SECOND:
         return None
     spelled = repr(float(seconds))
     if "e" in spelled:  # less than a tenth of a millisecond after 1970

@@ -34,21 +34,9 @@ from dragoman.dialects.openai_chat.words import NAME, REASONING_NAMES
 from dragoman.errors import DecodeError
 from dragoman.fields import add_extras, decode_each, drop_constant, leftovers, note_spelling, spelled, take_word
 from dragoman.jsontypes import JsonObject, dump_text, load_json
-from dragoman.model.messages import (
-    Audio,
-    Extras,
-    Image,
-    Opaque,
-    Part,
-    Reasoning,
-    Refusal,
-    Seal,
-    Text,
-    ToolCall,
-)
+from dragoman.model.messages import BLANK, Audio, Extras, Image, Opaque, Part, Reasoning, Refusal, Seal, Text, ToolCall
 from dragoman.notes import At, Notes
 
-BLANK = "~blank"  # spelling: keys with an empty value, as SDKs and gateways print them
 _BLANKS = (
     *REASONING_NAMES,
     "annotations",

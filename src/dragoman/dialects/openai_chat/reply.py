@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from dragoman.dialects._losses import NO_REASON
 from dragoman.dialects.openai_chat.annotations import decode_annotation, decode_logprobs
-from dragoman.dialects.openai_chat.assistant import BLANK, decode_assistant, encode_assistant, finish_assistant
+from dragoman.dialects.openai_chat.assistant import decode_assistant, encode_assistant, finish_assistant
 from dragoman.dialects.openai_chat.calls import CallIds, ids_of_reply
 from dragoman.dialects.openai_chat.parts import note_absent
 from dragoman.dialects.openai_chat.usage import decode_usage, encode_usage, write_tier
@@ -27,7 +27,7 @@ from dragoman.fields import (
     take_word,
 )
 from dragoman.jsontypes import JsonObject, kind_of
-from dragoman.model.messages import Extras, Part, Refusal, Text, ToolCall
+from dragoman.model.messages import BLANK, Extras, Part, Refusal, Text, ToolCall
 from dragoman.model.reply import Choice, Finish, FinishReason, Reply, Usage
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes

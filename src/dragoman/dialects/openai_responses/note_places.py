@@ -145,6 +145,7 @@ def _in_turn(request: Request, i: int, rest: Place) -> Place:
 
 
 def is_instructions(message: Message) -> bool:
+    """Whether a turn fits into `instructions`: a system turn of one plain text."""
     return message.role == "system" and len(message.parts) == 1 and is_plain(message.parts[0])
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 from dragoman.dialects._settings import encode_tier, note_missing
 from dragoman.dialects._tools import is_plain
 from dragoman.dialects.openai_responses.messages import decode_items, encode_items
+from dragoman.dialects.openai_responses.note_places import is_instructions
 from dragoman.dialects.openai_responses.parts import encode_cache, is_omitted
 from dragoman.dialects.openai_responses.tools import (
     decode_tool,
@@ -136,7 +137,7 @@ def _take_messages(body: JsonObject) -> tuple[Message, ...]:
         del body["input"]
     if type(body.get("instructions")) is str:
         return (Message(role="system", parts=(Text(text=body.pop("instructions")),)), *messages)
-    if messages and _is_instructions(messages[0]):
+    if messages and is_instructions(messages[0]):
         note_spelling(body, "instructions", "item")
     return messages
 
@@ -280,16 +281,11 @@ def encode_settings(request: Request, notes: Notes) -> JsonObject:
     return body
 
 
-def _is_instructions(message: Message) -> bool:
-    """Whether a turn fits into `instructions`: a system turn of one plain text."""
-    return message.role == "system" and len(message.parts) == 1 and is_plain(message.parts[0])
-
-
 def _encode_messages(body: JsonObject, request: Request, notes: Notes) -> None:
     messages, at = request.messages, (ROOT, "messages")
     own = request.extras.get(NAME, {})
     lead = 0
-    if messages and "~instructions" not in own and _is_instructions(messages[0]):
+    if messages and "~instructions" not in own and is_instructions(messages[0]):
         first = messages[0].parts[0]
         body["instructions"] = first.text if isinstance(first, Text) else ""
         add_extras({}, messages[0].extras, NAME, (at, 0), notes)

@@ -23,7 +23,7 @@ from dragoman.dialects.openai_responses.reply import decode_reply, natural_reaso
 from dragoman.dialects.openai_responses.stream_encoder import StreamEncoder
 from dragoman.dialects.openai_responses.tools import SPACE, flatten_name
 from dragoman.dialects.openai_responses.words import CALLS, NAME
-from dragoman.fields import SILENT, decode_each, expected, need_object
+from dragoman.fields import decode_each, expected, need_object
 from dragoman.framing.sse import SseDecoder, SseFrame, read_frame
 from dragoman.framing.templates import DeltaTemplate, number_slot, word_slot
 from dragoman.jsontypes import JsonObject, copy_json, load_object
@@ -39,7 +39,7 @@ from dragoman.model.events import (
     TextRun,
 )
 from dragoman.model.fold import unfold, unfold_part
-from dragoman.model.messages import Extras, Opaque, Part, Reasoning, Refusal, Text, ToolCall
+from dragoman.model.messages import SILENT, Extras, Opaque, Part, Reasoning, Refusal, Text, ToolCall
 from dragoman.notes import ROOT, Notes
 from dragoman.wire import WireReply
 

@@ -39,13 +39,13 @@ from dragoman.model.reply import Reply
 from dragoman.model.request import AnyTool, Request, ServerTool
 from dragoman.notes import Notes
 from dragoman.passes.media import PRIVATE_URLS
+from dragoman.passes.prepare import REFERENCE
 from dragoman.upstream.attempts import is_large, off_loop
 from dragoman.wire import WireRequest
 
 if TYPE_CHECKING:
     from dragoman.gateway.state import Gateway
 
-REFERENCE = "item_reference"
 SAID_BY_MODEL = frozenset({"input", "arguments", "args", "code", "metadata"})  # free text: ids in it are not real ids
 MOST_NAMES = 1000  # of one answer
 _WORDS = (Text, ToolCall)

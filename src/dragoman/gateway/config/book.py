@@ -22,6 +22,7 @@ from dragoman.errors import ConfigError
 from dragoman.gateway.config.check import check_dots, check_text
 from dragoman.gateway.config.moved_secrets import refuse_moved, refuse_new_places, refuse_programs
 from dragoman.gateway.config.source import find_line, parse, read_text
+from dragoman.log_line import KEY_LIKE
 
 FOLDER = "config-history"
 MOST_VERSIONS = 50
@@ -32,7 +33,6 @@ _OPEN = ("client_key", "tls_key")  # names of files, so no secrets
 _ALL_INSIDE = ("headers", "env")  # every value in these tables may be a secret
 _PASSWORD = re.compile(r"://[^/@\s:]*:([^@\s]+)@")
 _IN_QUERY = re.compile(r"[?&][\w-]*(?:key|token|secret|sig|password)[\w-]*=([^&\"'\s]+)", re.I)
-_LOOKS_SECRET = re.compile(r"\b(?:sk|dk|dka|AIza|xai|gsk|pplx|r8)[-_A-Za-z0-9]{12,}")
 _QUOTED = re.compile(r"""(?:key|secret|token|password)\w*["']?\s*[=:]\s*\[?\s*(["'])(.{6,}?)\1""", re.I)
 
 
@@ -90,7 +90,7 @@ class ConfigBook:
         return hmac.digest(b"console:" + self._secret, secret.encode(), sha256).hex()[:8]
 
     def _find_secrets(self, text: str) -> set[str]:
-        found = {*_PASSWORD.findall(text), *_IN_QUERY.findall(text), *_LOOKS_SECRET.findall(text)}
+        found = {*_PASSWORD.findall(text), *_IN_QUERY.findall(text), *KEY_LIKE.findall(text)}
         try:
             check_dots(text)
             found |= set(_walk(parse(text, self.source), hidden=False))

@@ -25,9 +25,10 @@ from dragoman.gateway.routes.table import Match, RouteTable
 from dragoman.gateway.state import Gateway
 from dragoman.gateway.telemetry.traffic import TrafficPage
 from dragoman.gateway.telemetry.traffic_store import read_search
-from dragoman.gateway.telemetry.xray import Xray, hide_secrets
+from dragoman.gateway.telemetry.xray import Xray
 from dragoman.gateway.telemetry.xray_scenario import write_scenario
 from dragoman.jsontypes import Json, dump_json, load_json
+from dragoman.log_line import hide_secrets
 from dragoman.model.request import Request
 from dragoman.notes import Note
 

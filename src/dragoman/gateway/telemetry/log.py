@@ -18,9 +18,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from dragoman.gateway.telemetry.xray import hide_secrets
 from dragoman.jsontypes import dump_json
-from dragoman.log_line import LogLine, plain, write_line
+from dragoman.log_line import LogLine, hide_secrets, plain, write_line
 
 ROOT = "dragoman"
 FLUSH_S = 0.05

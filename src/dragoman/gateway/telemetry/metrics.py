@@ -14,9 +14,9 @@ from dragoman.accounts.money import MICROS
 from dragoman.accounts.prices import Cost
 from dragoman.model.reply import Usage
 from dragoman.note_ranks import FoldedNote
+from dragoman.upstream.read_reply import MOST_TOKENS
 
 BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-MOST_TOKENS = 10_000_000  # of one reply
 MOST_SERIES = 500  # of one counter: names of failures come from upstreams, and some models' names from clients
 OTHER = "other"  # the series for all further names
 

@@ -13,6 +13,7 @@ from dragoman.errors import DecodeError
 from dragoman.gateway.http import HttpResponse
 from dragoman.gateway.telemetry.xray_frames import convert_frames, convert_whole, split_frames, to_ms
 from dragoman.jsontypes import Json, JsonObject, dump_json, format_json, load_json
+from dragoman.log_line import hide_secrets
 from dragoman.model.request import Request
 from dragoman.note_ranks import RANKS
 from dragoman.notes import MOST_PLACES, Note, Notes
@@ -23,7 +24,6 @@ MAX_BYTES = 256 * 1024
 LONGEST_TEXT = 4000
 # Each run of letters is looked at once, from its beginning: else a run that is too short is tried from each letter.
 _BASE64 = re.compile(r"(?:data:[\w/+.-]++;base64,)?(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{400,}+={0,2}")
-_SECRETS = re.compile(r"\b(?:sk|dk|dka|AIza|xai|gsk|pplx|r8)[-_A-Za-z0-9]{12,}")
 
 
 class Xray(Struct, kw_only=True):
@@ -192,10 +192,6 @@ def show(data: bytes | str) -> Json:
         return mask(data.decode("utf-8", "replace"))
     except RecursionError:  # it was read in fewer calls than it takes to mask it
         return f"{say_length(len(data))}, nested too deeply"
-
-
-def hide_secrets(text: str) -> str:
-    return _SECRETS.sub("[redacted]", text)
 
 
 def mask(value: Any) -> Json:
