@@ -383,8 +383,8 @@ class CallWriter(Struct, frozen=True):
 def write_wire(
     request: Request, profile: Profile | None, encode: Callable[[Request, Notes], WireRequest], notes: Notes
 ) -> WireRequest:
-    """A request that needs no way back: for a conversion, or to have its tokens counted. Without a profile, no pass
-    makes it legal."""
+    """Writes a request whose answer we do not read: for a conversion, or to count its tokens. Without a profile, no
+    pass makes it legal."""
     if profile is not None:
         request = prepare(request, profile, notes).request
     return encode(request, notes)

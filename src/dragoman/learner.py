@@ -248,7 +248,8 @@ def _learn_role(failure: Failure, request: Request, profile: Profile, notes: Not
 
 
 def _learn_forcing(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
-    """A call cannot be forced while the model thinks (FIELD-CASES 53): thinking is switched off, if possible."""
+    """Learns that a call cannot be forced while the model thinks (FIELD-CASES 53): thinking is switched off, if
+    possible."""
     if not _FORCED.search(_words(failure)) or profile.forced_choice != "yes":
         return None
     usual = profile.thinking or Thinking()

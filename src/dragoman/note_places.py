@@ -137,7 +137,8 @@ def _teller(before: Sequence[Any], turn: Any, known: dict[int, Place], rest: Pla
 
 
 def find_present(value: Any, place: Place, *, invented: bool) -> Place:
-    """A place as far as the value goes. A field that was invented has a place, though nothing is there."""
+    """The longest beginning of a place that exists in the value. An invented field has a place, though nothing is
+    there."""
     for i, step in enumerate(place):
         if isinstance(step, int):
             listed = isinstance(value, (list, tuple))

@@ -273,7 +273,7 @@ class Notes:
         self._all = other._all
 
     def refuse(self, at: At, why: str, kind: NoteKind = "dropped") -> LossError:
-        """The error to raise for something that we refuse, whatever losses the caller accepts."""
+        """The error for something that we always refuse, whatever losses the caller accepts."""
         note = self._source.spell(kind, self._source.find_place(at, len(self._forms) - 1), why)
         return LossError(note.where, note.why, note.canonical)
 

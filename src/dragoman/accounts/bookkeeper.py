@@ -78,7 +78,8 @@ class Bookkeeper:
     # ---------------------------------------------------------------- on the way of a request
 
     async def reserve(self, request: str, lines: Sequence[Line], estimate: int, *, cap: bool) -> list[Spent] | Refused:
-        """Reserves. After an OSError we do not know whether it did: the row of the request settles it."""
+        """Reserves an amount. After an OSError we do not know whether it is reserved: the row of the request settles
+        it."""
         now = self._wall()
         self._start()
         standby = self._standby
@@ -103,8 +104,8 @@ class Bookkeeper:
         return found
 
     async def _wait_for_settlements(self) -> bool:
-        """Whether requests that had ended held a part of a budget. A client that asks one after the other would be
-        refused for what its own last request has not cost."""
+        """Waits until the requests that have ended are settled. True: some were. Without this wait, a client that
+        sends one request after the other could be refused because of the estimate for its last one."""
         charged = self._charged
         if self._settled >= charged:
             return False
@@ -226,7 +227,7 @@ class Bookkeeper:
             self._attempt(lambda: self._tell(passed))
 
     def _settle_each(self, batch: Sequence[Settlement]) -> Sequence[Passed]:
-        """One that no store can hold must not stop the others."""
+        """Settles one by one: a settlement that no store can hold must not stop the others."""
         try:
             return self._settling.settle(batch, self._wall())
         except TOO_LARGE as error:

@@ -148,7 +148,8 @@ def find_reset(budget: Budget, now: float) -> int | None:
 
 
 class SqliteBudgets:
-    """WAL mode without a flush per commit: a killed process loses nothing, a power cut loses the last moments."""
+    """Budgets in SQLite, in WAL mode without a flush per commit: a killed process loses nothing, a power cut loses the
+    last moments."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

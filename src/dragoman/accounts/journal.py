@@ -56,7 +56,7 @@ class Journal:
         self.trouble = ""  # why rows are only in memory; "" if files can be written
 
     def write(self, row: LedgerRow) -> None:
-        """A system call of some microseconds. If the disk is full, the row is in memory only."""
+        """Writes one row, in a few microseconds. If the disk is full, the row is in memory only."""
         line = _encode(row) + b"\n"
         with self._lock:
             segment = self._now
@@ -92,7 +92,7 @@ class Journal:
             self.trouble = ""
 
     def spare_memory(self) -> None:
-        """The files hold the rows too. Rows that do not fit in memory are read again later."""
+        """Forgets rows that do not fit in memory. They are in the files, too, and are read again later."""
         kept = 0
         for segment in reversed(self.waiting):
             kept += len(segment.rows)

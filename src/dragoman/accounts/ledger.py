@@ -352,7 +352,8 @@ def _row(values: tuple[object, ...], db: sqlite3.Connection) -> LedgerRow:
 
 
 def with_tries(row: LedgerRow, tries: tuple[AttemptRow, ...]) -> LedgerRow:
-    """A row as its table has it, with its attempts. The only one that went well has no row of its own."""
+    """A row of the table, with its attempts. A single attempt that went well has no row of its own, so it is made
+    here."""
     if not tries and row.tries:
         tries = (AttemptRow(row.upstream, row.model, 200 if row.status else None, None, 0),)
     return replace(row, attempts=tries)

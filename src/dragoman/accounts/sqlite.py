@@ -7,8 +7,9 @@ RETRY_S = 0.002
 
 
 def use_wal(db: sqlite3.Connection, wait_s: float) -> None:
-    """SQLite waits for a lock, but not while it changes the journal mode. If two processes open a new file at the same
-    moment, one of them gets "database is locked" at once. So we try again, as long as any other call would wait."""
+    """Switches a database to WAL mode. SQLite waits for a lock, but not while it changes the journal mode. If two
+    processes open a new file at the same moment, one of them gets "database is locked" at once. So we try again, as
+    long as any other call would wait."""
     end = time.monotonic() + wait_s
     while True:
         try:

@@ -60,13 +60,13 @@ class Standby:
         self._spent[spent.account, spent.period] = spent
 
     def use(self, request: str, lines: Sequence[Line], estimate: int, now: float) -> list[Spent] | None:
-        """Pays an estimate from the parts in hand; None if it does not fit."""
+        """Takes an estimate from the parts that this process has reserved; None if it does not fit."""
         return self._take(request, lines, estimate, now, cap=False)
 
     def use_alone(
         self, request: str, lines: Sequence[Line], estimate: int, now: float, *, cap: bool
     ) -> list[Spent] | Refused | None:
-        """The same while the store is away. With `cap`, the last of it is enough. What was spent before is spent."""
+        """The same while the store is away. With `cap`, a smaller rest is enough too."""
         for line in lines:
             known = self._spent.get((line.account, line.period))
             if known is not None and known.micros >= line.limit:

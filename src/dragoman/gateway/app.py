@@ -124,8 +124,8 @@ SHARED = ("models", "model")  # at these paths the client's headers say which di
 class _Ids:
     """Makes unguessable ids, with one system call for many of them.
 
-    They begin with the time: databases keep their rows by id, and a new row then goes beside the last one. Each of
-    many random ids would go to another page of the file, which has to be read and written again.
+    They begin with the time. Databases keep their rows by id, so a new row goes beside the last one. Random ids would each go to another page of
+    the file, and each of these pages would have to be read and written.
     """
 
     SIZE, COUNT = 12, 512
@@ -150,8 +150,8 @@ class App:
         self.new_id = self._ids.next
 
     async def handle(self, http: HttpRequest, sent: PlainWay | None = None) -> HttpResponse:
-        """Never raises, except CancelledError: then the client has left and everything is released. `sent`: it was sent
-        to an upstream already."""
+        """Never raises, except CancelledError: then the client has left and everything is released. `sent`: the request
+        was sent to an upstream already."""
         if sent is None:
             given = http.headers.get("x-request-id", "")
             http.unique_id = self._ids.next()
@@ -252,8 +252,8 @@ def dialect_of(match: Match | None, http: HttpRequest) -> Dialect:
 
 
 def _judge_type(http: HttpRequest, dialect: Dialect) -> None:
-    """A web page can send a form's type to any address unasked, and JSON's only if we allow it. Programs of Ollama send
-    a form's type too. They send none of the headers with which a browser marks a page's requests (T13)."""
+    """Refuses a form's type: a web page can send it to any address, and JSON's only if we allow it. Programs of Ollama
+    send a form's type too, but none of the headers with which a browser marks the requests of a page (T13)."""
     kind = http.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         return

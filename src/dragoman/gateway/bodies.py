@@ -38,7 +38,7 @@ MOST_STOPS = 100  # sequences: each piece of an answer is searched for those tha
 MOST_FRAMES = 1000  # gzip calls them members; programs that compress in parallel write a few dozen
 ZSTD_WINDOW_BITS = 23  # "an encoder must not use a window of more than 8 MB" (RFC 9659, section 3)
 
-# Where a request goes is configured, never said by a client (T04).
+# The configuration decides where a request goes, never a client (T04).
 _DESTINATIONS = frozenset({"api_base", "base_url", "apiBase", "baseURL", "api_key", "endpoint", "custom_host"})
 
 

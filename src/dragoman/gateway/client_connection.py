@@ -68,7 +68,7 @@ class KnownHead(NamedTuple):
     facts: HeadFacts
 
     def find_body(self, data: bytes) -> bytes | None:
-        """The body, if `data` is such a head with exactly its body."""
+        """The body, if `data` is this head (with another size, perhaps) and exactly one body."""
         start = len(self.before)
         end = data.find(b"\r", start, start + MOST_DIGITS + 1)
         if end < 0 or not data.startswith(self.after, end):
@@ -78,7 +78,7 @@ class KnownHead(NamedTuple):
 
 
 def remember_head(data: bytes, exchange: ClientExchange, most_bytes: int) -> KnownHead | None:
-    """`data`: all that has arrived since the exchange before this."""
+    """`data`: everything that has arrived since the exchange before this one."""
     http, cut = exchange.http, data.find(b"\r\n\r\n") + 4
     if cut < 4 or cut + MOST_DIGITS > most_bytes or len(data) - cut != exchange.length or not exchange.done:
         return None
@@ -376,7 +376,7 @@ class ClientConnection(asyncio.Protocol):
             self.pause_reading()  # a client that pipelines has to wait
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._task = asyncio.Task(work, loop=self.loop, name="request")  # a name: else one is made
+        task = self._task = asyncio.Task(work, loop=self.loop, name="request")  # without a name asyncio makes one up
         self._open.tasks.add(task)  # `_end` takes it out
 
     def take_over(self, exchange: ClientExchange) -> None:
@@ -393,7 +393,7 @@ class ClientConnection(asyncio.Protocol):
             self._release(exchange)
 
     async def _serve(self, exchange: ClientExchange, way: PlainWay | None = None) -> None:
-        """`way`: that it has gone already."""
+        """`way`: the part of the plain way that the request has gone already."""
         try:
             response = await self.app.handle(exchange.http, way)
             try:

@@ -67,8 +67,8 @@ async def converse(
     raw: bytes | None = None,
     to_sent: ToSent | None = None,
 ) -> HttpResponse:
-    """Serves one request from its body to its response. `raw` is the body, if it was read already. `to_sent`: from a
-    place in it to the place in the body that the client sent, if that is another one."""
+    """Serves one request from its body to its response. `raw`: the body, if it was read already. `to_sent` finds a
+    place of `raw` in the body that the client sent, if the two differ."""
     scope = http.scope = Scope(gateway, http, dialect, door)
     try:
         await take_in(scope, path, raw, to_sent)
@@ -115,7 +115,7 @@ async def take_in(scope: Scope, path: str, raw: bytes | None, to_sent: ToSent | 
 
 
 async def take_in_items(scope: Scope, client_request: ClientRequest) -> ClientRequest:
-    """With the items of stored responses that it only refers to, and the reasoning state in them."""
+    """Reads a request, with the items of stored responses that it refers to and the reasoning state in these items."""
     found = await fetch_items(scope.gateway, scope.http.key_id, client_request)
     if found is client_request or scope.dialect.slots is None:
         return found
@@ -144,7 +144,8 @@ async def take_in_turns(scope: Scope, path: str, raw: bytes) -> ClientRequest:
 
 
 def decode_turns(scope: Scope, raw: bytes, path: str, hit: Hit) -> tuple[ClientRequest, History | None] | None:
-    """A request without a look at its known turns, and what the next one may begin with. None: all must be read."""
+    """Reads a request without its known turns. Also returns the turns that the next request may begin with. None: the
+    whole body must be read."""
     client_request, ends = decode_known(scope, raw, path, hit)
     return None if client_request is None else remember_turns(client_request, hit, ends)
 
@@ -156,7 +157,7 @@ def decode_all_turns(scope: Scope, raw: bytes, path: str) -> tuple[ClientRequest
 def remember_turns(
     client_request: ClientRequest, hit: Hit | None = None, ends: list[int] | None = None
 ) -> tuple[ClientRequest, History | None]:
-    """A request, and what the next one may begin with."""
+    """The request, and the turns that the next request may begin with."""
     request = client_request.request
     if not client_request.same_wire or client_request.notes or len(request.messages) < LEAST_TURNS:
         return client_request, None
@@ -171,8 +172,8 @@ def remember_turns(
 
 
 def decode_known(scope: Scope, raw: bytes, path: str, hit: Hit) -> tuple[ClientRequest | None, list[int] | None]:
-    """A request without its known turns, and these put back. None: all of it must be read. Also where the new turns end
-    in the body, if only they were read."""
+    """Reads a request without its known turns and puts these back. None: the whole body must be read. Also returns
+    where the new turns end in the body, if nothing else was read."""
     limits = scope.now.settings.limits
     if count_values(raw, hit) > MOST_VALUES:
         return None, None
@@ -194,7 +195,7 @@ def decode_known(scope: Scope, raw: bytes, path: str, hit: Hit) -> tuple[ClientR
 
 
 def decode_new(scope: Scope, raw: bytes, path: str, hit: Hit) -> tuple[ClientRequest | None, list[int] | None]:
-    """A request of which only turns are new, and where they end in the body."""
+    """Reads a request of which only turns are new. Also returns where they end in the body."""
     headers = own_headers(scope.dialect, scope.http)
     if hit.new is None or headers != hit.history.headers or has_mark(hit.new):
         return None, None
@@ -245,7 +246,7 @@ def decode(scope: Scope, raw: bytes, path: str, to_sent: ToSent | None = None) -
 def _decode_each(
     scope: Scope, raw: bytes, path: str, headers: dict[str, str], notes: Notes, locate: Locate | None
 ) -> tuple[bytes, Request]:
-    """A request, read key by key. Its bytes, in case they had to be mended."""
+    """Reads a request key by key. Also returns its bytes, which may have been repaired."""
     raw, body = _load(raw, scope, notes)
     try:
         request = read_request(scope.dialect, WireRequest(body=body.values, path=path, headers=headers), notes, locate)
@@ -282,8 +283,8 @@ def _load(raw: bytes, scope: Scope, notes: Notes) -> tuple[bytes, LoadedBody]:
 
 
 def need_messages(request: Request, dialect: Dialect) -> None:
-    """A request that says nothing is refused, as every provider does. Ollama's loads a model; others may go on with a
-    conversation that a server keeps."""
+    """Refuses a request without messages, as every provider does. But Ollama loads a model then, and others may go on
+    with a conversation that a server keeps."""
     if request.messages or dialect.encode_loaded is not None:
         return
     own = request.extras.get(dialect.name, {})

@@ -16,13 +16,13 @@ from dragoman.log_line import LogLine, own_error
 log = logging.getLogger(__name__)
 
 OWN_STATUSES = (401, 403, 405, 413, 415, 421, 431, 502, 508)  # the dialect does not change these
-# The last attempt sent nothing. A server that restarts is soon there again, so clients may try on.
+# The last attempt reached no server. A server that restarts is soon back, so clients may try again.
 AWAY = ("upstream_unreachable", "upstream_closed")
 SOON_S = 1.0  # Retry-After, if the upstream gave no hint
 
 
 def refuse(gateway: Gateway, http: HttpRequest, dialect: Dialect, error: Exception) -> HttpResponse:
-    """The response for an error; what the request held is given back."""
+    """The response for an error. Everything that the request used is given back."""
     failure = classify(error)
     if failure.code == "internal":
         log.warning(own_error("internal_error", http.id, error))
@@ -59,7 +59,7 @@ def classify(error: Exception) -> Failure:
 
 
 def fail(dialect: Dialect, failure: Failure) -> HttpResponse:
-    """A failure as the client's dialect says it."""
+    """A failure in the form of the client's dialect."""
     if failure.kind in ("rate_limited", "overloaded") and failure.retry_after_s is None:
         failure = replace(failure, retry_after_s=SOON_S)
     wire = dialect.encode_failure(failure)

@@ -43,8 +43,8 @@ class DirectWriter(Protocol):
 
 
 class HeadFacts:
-    """What was found out from the head of a request alone. The next request of a client mostly has the same head, and
-    then it is known. Facts of a configuration are kept beside what they were made from."""
+    """Facts that depend only on the head of a request. The next request of a client mostly has the same head, so they
+    need not be found out again. Facts of a configuration are kept beside what they were made from."""
 
     __slots__ = ("carried", "digest", "hops", "judged_by", "key", "match", "plain", "refuse")
 

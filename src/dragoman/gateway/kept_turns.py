@@ -31,7 +31,7 @@ async def recall_turns(scope: Scope, client_request: ClientRequest) -> ClientReq
 
 
 def find_conversation(scope: Scope) -> Conversation | None:
-    """What tells the conversation of a request from others. It is read once, and only if something needs it."""
+    """The facts that distinguish the conversation of a request from others. They are read once, and only if needed."""
     if scope.conversation is None and scope.bare is not None:
         scope.conversation = read_conversation(scope.bare, by_id=scope.dialect.repeats_call_ids)
     return scope.conversation

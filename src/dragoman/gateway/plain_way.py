@@ -177,7 +177,7 @@ def find_plain_head(gateway: Gateway, http: HttpRequest) -> PlainHead | None:
     if known is not None and known[0] is now:
         return known[1]
     if facts.judged_by is not now.access:
-        return None  # it has not come the long way yet
+        return None  # no request with this head has gone the long way yet
     match = facts.match
     head: PlainHead | None = None
     if (

@@ -75,7 +75,7 @@ class Scope:
         self.usage: Usage | None = None
         self.failure: Failure | None = None
         self.first_s: float | None = None
-        self.charge: Charge | None = None  # its places at the limits and its reservation
+        self.charge: Charge | None = None  # its places under the limits, and its reservation of a budget
         self.makes_names = False  # its answer may have ids of things at the provider, such as files
         self.events = self.streamed = 0  # events and bytes of a stream so far: if it breaks, its cost is estimated
         self._cost: tuple[Cost | None] | None = None  # once it is known
@@ -84,7 +84,7 @@ class Scope:
         self._sent_bytes = 0
         self.raw = b""  # what the client sent, for X-ray
         self.loop: list[JsonObject] = []  # the calls of an MCP loop, for X-ray
-        self.ending: Failure | None = None  # why it is being ended from outside
+        self.ending: Failure | None = None  # why the request is ended from outside
         self._over = False
         self._folded: tuple[int, list[FoldedNote]] | None = None  # the number of notes, and these notes folded
 
@@ -298,7 +298,7 @@ class Scope:
         return RequestLine(row, holder.team if holder is not None else "", waited, more)
 
     def _say_mended(self) -> str:
-        """One line on the parts that were removed from the conversation or repaired in it (mission E4)."""
+        """Logs one line about the parts that were removed from the conversation or repaired in it (mission E4)."""
         if self.answer is not None:
             found, count = self.answer.notes.read_mended_turns(MOST_PLACES, MOST_MENDED)
         else:

@@ -66,7 +66,7 @@ class StreamWriter:
             find_conversation(scope)  # now: the request is not kept for as long as a stream may take
         self._notes_sent = scope.count_notes()  # in the headers
         self._ended = False
-        self._stored = False  # what the next request may need is kept
+        self._stored = False  # the data that the next request may need is kept
         self._finished = False  # the last event was read, though the connection may still be open
         self.written = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -178,7 +178,7 @@ class StreamWriter:
         return type(events[0]) is ReplyStart or type(events[-1]) is ReplyEnd
 
     async def _out_off_loop(self, piece: Piece) -> bytes:
-        """A thread that has begun goes on when this is cancelled: its end is waited for, as both use one encoder."""
+        """A thread that has begun goes on when this is cancelled. We wait for its end, because both use one encoder."""
         work = asyncio.ensure_future(asyncio.to_thread(self._out, piece))
         try:
             return await asyncio.shield(work)
@@ -190,7 +190,7 @@ class StreamWriter:
             return out if self._ended else out + self._out(Piece(b"", [ReplyFailed(failure=self.scope.ending)]))
 
     async def _store(self, answer: OpenAnswer) -> None:
-        """Before the client has read the end: its next request may come at once and need what is kept here."""
+        """Stores the answer before the client has read its end: the next request may come at once and need it."""
         self._stored = True
         if self._builder is not None:
             await self._remember(answer, self._builder)
@@ -272,8 +272,8 @@ class StreamWriter:
         return self.scope.dialect.start_mark not in self._tail + raw
 
     def _write_anew(self) -> None:
-        """From here on the bytes are not legal. The encoder continues behind what the client has: whole frames, whose
-        events are known."""
+        """Called when the provider's bytes become illegal. From here on the encoder writes. It continues behind the
+        whole frames that the client has, whose events are known."""
         self._as_is, self._tail = False, b""
         self._carrier = self.scope.open_carrier()
         if self._carrier is not None and self.scope.answer is not None:
@@ -303,7 +303,7 @@ class StreamWriter:
         return self._write_late("x-dragoman-notes", text)
 
     def _late_cost(self) -> bytes:
-        """What an answer cost is known when headers are long sent. A provider's own bytes stay as they are."""
+        """The cost of an answer is known long after the headers were sent. A provider's own bytes stay as they are."""
         if self._as_is or not self._finished or not self.scope.dialect.ping:
             return b""
         cost = self.scope.cost

@@ -60,7 +60,7 @@ def _may_follow(hit: Hit, new: Sequence[Message], dialect: Dialect) -> bool:
 def make_history(
     raw: bytes, request: Request, dialect: Dialect, hit: Hit | None, ends: list[int] | None = None
 ) -> History | None:
-    """The history that the next request may begin with; None if none of its turns could be left out. `ends`: where the
+    """The history for the next request. None if the next request could leave out none of these turns. `ends`: where the
     new turns end, if that is known."""
     lead = count_lead(request.messages)
     turns, known = request.messages[lead + 1 :], 0 if hit is None else hit.count

@@ -233,7 +233,7 @@ def _show_time(word: str, time: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A text that PostgreSQL accepts: without NUL, and valid UTF-8."""
+    """A text as PostgreSQL accepts it: without NUL, and valid UTF-8."""
     if isinstance(value, str):
         return value.replace("\x00", "").encode("utf-8", "replace").decode()
     return value

@@ -123,7 +123,8 @@ class Database:
     async def _work(
         self, work: Callable[[PgConnection], Awaitable[T]], limit_s: float, *, transaction: bool = True
     ) -> T:
-        """Work that takes too long: its connection is cut. To close it properly, we would have to wait again."""
+        """Runs the work. If it takes too long, its connection is cut: to close it properly, we would have to wait
+        again."""
         if self._pool is None:
             self._pool = asyncpg.create_pool(
                 self._url, min_size=0, max_size=POOL, timeout=limit_s, command_timeout=MIGRATE_S, reset=_keep_as_is

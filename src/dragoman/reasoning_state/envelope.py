@@ -74,7 +74,7 @@ def unwrap_state(value: str, key: StateKey) -> CarriedState | None:
 
 
 def dump_state(state: CarriedState) -> bytes:
-    """The state without signature and mark, for a store of our own."""
+    """The state as bytes without signature and mark, for a store of our own."""
     return dump_json(state)  # JSON, because what a server wrote may hold numbers of any size
 
 

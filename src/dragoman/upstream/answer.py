@@ -65,7 +65,7 @@ class Tap(Protocol):
     """Takes the pieces of a stream as they arrive."""
 
     def take(self, piece: Piece) -> bool:
-        """False: it is for the task that reads the stream."""
+        """False: the task that reads the stream must take it."""
 
     def find_splice(self, reader: StreamReader) -> Callable[[bytes], bool] | None:
         """A shorter way for pieces that are one delta, if there is one here. It holds as long as it takes all pieces:
@@ -181,7 +181,7 @@ class UpstreamAnswer:
     # ---------------------------------------------------------------- to its first words
 
     async def begin(self, job: Job, attempts: Attempts, transport: Transport, wall: Callable[[], float]) -> None:
-        """Sends the call and reads until something is said; an UpstreamError when nothing is."""
+        """Sends the call and reads until the first content arrives. An UpstreamError if there is none."""
         secret = self._key.secret
         attempt = Attempt(
             upstream=self._state.spec.name, model=self.target.model, key=secret.hint if secret is not None else ""
@@ -229,7 +229,7 @@ class UpstreamAnswer:
         return ticket
 
     def keep(self, reply: Reply) -> None:
-        """An answer that came before, because asking for a better one failed. Nothing is sent."""
+        """Uses an earlier answer, because asking for a better one failed. Nothing is sent."""
         self._state.budget.in_flight += 1
         self._state.breaker(self._key, self.target.model).begin(self._clock())
         self.usage, self._reply = reply.usage, self.call.accept(reply)
@@ -327,8 +327,8 @@ class UpstreamAnswer:
         return read_refusal(self.dialect, opened.status, opened.headers, data, wall)
 
     async def _read_first_words(self, deadline: float) -> None:
-        """Reads until something is said: until then another upstream can be asked. A stream of comments alone says
-        nothing (T42)."""
+        """Reads until the first content arrives: until then another upstream can be asked. A stream of comments alone
+        has no content (T42)."""
         self._reader = self.call.open_reader()
         pieces: list[Piece] = []
         until: float | None = None  # set once the stream has started
@@ -449,8 +449,8 @@ class UpstreamAnswer:
         return Piece(b"", self._take(reader, [ReplyFailed(failure=failure)]))
 
     def tap(self, tap: Tap, *, join: bool = False) -> None:
-        """From here on the tap is given each piece as it arrives, while `next` waits: no task has to wake up for it. A
-        piece that it does not take comes from `next`. `join`: deltas that come together are a TextRun."""
+        """From here on `tap` gets each piece when it arrives, while `next` waits. So no task has to wake up. `next`
+        returns the pieces that the tap does not take. `join`: deltas that arrive together become one TextRun."""
         if self._opened is not None and self._demo is None:
             self._tap = tap
             if join and self._reader is not None:
@@ -595,7 +595,8 @@ def is_run(events: list[Event]) -> bool:
 
 
 def find_cut(data: bytes, most: int) -> int:
-    """Behind the last frame or line that ends within so many bytes: no frame is read in halves if that can be."""
+    """Where to cut: behind the last frame or line that ends within `most` bytes, so that frames stay whole if
+    possible."""
     frame, windows = data.rfind(b"\n\n", 0, most), data.rfind(b"\n\r\n", 0, most)
     if frame >= 0 or windows >= 0:
         return max(frame + 2, windows + 3)

@@ -65,7 +65,7 @@ class Breaker:
         self._history: deque[tuple[float, bool, str | None, int | None]] = deque()
         self._until = 0.0
         self._probing = False
-        self._early = False  # a request goes before the time is up, because there is no other way
+        self._early = False  # a request may go before the time is up, because no other upstream is left
         self._last: tuple[str, float] | None = None  # the client that was served last, and when
         self._before: tuple[str, float] | None = None  # the last one before it that is another client
 

@@ -30,7 +30,7 @@ class Secret:
         return self._value
 
     def redact(self, data: bytes) -> bytes:
-        """`data` without this value: a provider may say a key back in its answer."""
+        """`data` without this value, because a provider may repeat a key in its answer."""
         value = self._value.encode()
         return data.replace(value, b"[redacted]") if len(value) >= 4 else data
 
@@ -73,13 +73,13 @@ class Key:
         self.why = ""
 
     def until(self, model: str) -> float:
-        """Until when it may not be used for this model."""
+        """The time until which it may not be used for this model."""
         rests = self.rests
         return max(rests.get(model, 0.0), rests.get(EVERY, 0.0)) if rests else 0.0
 
     @property
     def rests_until(self) -> float:
-        """Until when it may not be used for some model."""
+        """The latest time until which it may not be used for some model."""
         return max(self.rests.values(), default=0.0)
 
 

@@ -262,7 +262,7 @@ def _describe(state: UpstreamState, model: str) -> ListedModel:
         thinking=False if profile.thinking is not None and profile.thinking.says == "nothing" else None,
         vision=None if profile.media.images else False,
     )
-    # Only of a vendor's own model do the rows say that it sees: a model of any name on any server may be blind.
+    # The rows tell that a vendor's own model sees pictures. On other servers a model of the same name may be blind.
     can = ListedModel(
         name=model,
         thinking=True if profile.thinking is not None else None,
@@ -276,6 +276,6 @@ def _fill(card: ListedModel, other: ListedModel | None) -> ListedModel:
     if other is None:
         return card
     missing = {name: value for name, value in asdict(other).items() if getattr(card, name) in (None, "")}
-    if card.reads is not None:  # one number for the prompt is enough: two sources may mean different things by theirs
+    if card.reads is not None:  # one number is enough: two sources may mean different things by theirs
         missing = {name: value for name, value in missing.items() if name not in ("window", "max_input")}
     return replace(card, **missing)

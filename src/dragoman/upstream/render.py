@@ -90,7 +90,8 @@ def listed_fields(model: ListedModel | None) -> dict[str, object]:
 def split(
     client_request: ClientRequest, state: UpstreamState, target: Target, *, refuse: frozenset[str]
 ) -> tuple[ClientRequest, int]:
-    """What to ask, and how often: more than once if several answers are wanted from a target that gives one."""
+    """The request to send, and how often: several times if the client wants several answers and the target gives
+    one."""
     upstream = state.spec
     if upstream.kind == DEMO:  # it can give several answers itself
         return client_request, 1

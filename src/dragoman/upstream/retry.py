@@ -62,8 +62,8 @@ def decide(
     budget: bool,
     most: int = MOST_ATTEMPTS,
 ) -> Decision:
-    """`other`: an upstream is left to try; `other_key`: a key is left here; `left_s`: until the deadline; `budget`:
-    another retry may go to this upstream."""
+    """`other`: another upstream is left to try; `other_key`: a key is left here; `left_s`: until the deadline;
+    `budget`: another retry may go to this upstream."""
     if failure.code in SLIPS and attempts == 1 and left_s > 0 and budget:
         return Again(0.0)
     if failure.kind in FINAL or attempts >= most or left_s <= 0:

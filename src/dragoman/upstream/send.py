@@ -90,7 +90,7 @@ class Sender:
             case Again() if failure.kind == "rate_limited":
                 attempts.start_again(state.budget)  # `_choose` waits for the first target that may be asked
             case Again(wait_s=wait):
-                attempts.count_retry(state.budget)  # which also bounds how many wait here
+                attempts.count_retry(state.budget)  # this also limits how many requests wait here
                 await asyncio.sleep(wait)
             case _:
                 attempts.go_elsewhere(state, target, key, now)

@@ -70,7 +70,7 @@ class Opened:
         return piece
 
     async def wait(self) -> None:
-        """Until there is more, or the end. An UpstreamError when nothing comes."""
+        """Waits until more bytes have arrived, or the end. An UpstreamError if nothing comes in time."""
         connection = self._connection
         if connection is None:
             return
@@ -86,7 +86,8 @@ class Opened:
         self._unsaid = self._size
 
     def listen(self, listener: Callable[[], bool]) -> None:
-        """`listener` hears of new bytes while `wait` waits. True: it has taken them, and the wait goes on."""
+        """Calls `listener` when bytes arrive while `wait` waits. If it returns True, it has taken them and the wait
+        goes on."""
         if self._connection is not None:
             self._connection.listener = listener
 

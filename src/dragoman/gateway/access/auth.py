@@ -132,7 +132,7 @@ class Access:
         return origin is None or self._is_ours(origin, http)
 
     def admit(self, http: HttpRequest, access: AccessClass) -> tuple[int, str] | None:
-        """None if the key is good; else a status and a message, the same for every kind of wrong key.
+        """None if the key is good. Otherwise a status and a message, which are the same for every kind of wrong key.
 
         Pages of `origins` and of desktop programs may ask models. To administer, they need a key of their own: they
         cannot use the console's session, nor that no key is needed here."""

@@ -253,7 +253,7 @@ async def reserve(
     price = scope.now.price_of(scope.model)
     if price is None or holder.currency != price.currency:
         targets = [target for _, target in scope.now.targets(scope.model, lambda: 0.0)]
-        if targets and rules.unknown_price == "refuse":  # a model that is nowhere is "not found", which is said later
+        if targets and rules.unknown_price == "refuse":  # an unknown model is "not found": that error comes later
             raise UpstreamError(_no_price(scope.model, targets[0], holder, price))
         return
     cap = rules.policy == "cap"
@@ -262,7 +262,7 @@ async def reserve(
         return
     if books is None:
         raise UpstreamError(_no_books("the state folder cannot be used"))
-    lines = charge.lines = make_lines(holder.budgeted, now)  # whatever happens now, the row of this request settles it
+    lines = charge.lines = make_lines(holder.budgeted, now)  # from here on the row of this request settles it
     try:
         found = await books.reserve(scope.http.unique_id, lines, micros, cap=cap)
     except OSError as error:
@@ -274,7 +274,7 @@ async def reserve(
 
 
 def estimate_cost(price: ModelPrice, tokens: int, output: int | None, choices: int, *, cap: bool) -> int | None:
-    """What to reserve; None if nothing is to be paid."""
+    """The amount to reserve. None if there is nothing to pay."""
     most = USUAL_OUTPUT if output is None else min(output, USUAL_OUTPUT) if cap else output
     estimate = count_cost(price, Usage(input=max(tokens, 1), output=most * choices))
     if estimate is None or (not estimate.micros and is_free(price)):
@@ -428,7 +428,8 @@ def find_cost(scope: "Scope", usage: Usage | None) -> Cost | None:
 
 
 def find_debit(scope: "Scope", usage: Usage | None) -> int | None:
-    """What a request pays that was answered where the price is unknown: the price where it was to be answered."""
+    """The amount for a request that was answered by an upstream of unknown price: the price of the upstream that was
+    asked first."""
     cost = count_cost(scope.now.price_of(scope.model), usage)
     return None if cost is None else cost.micros
 

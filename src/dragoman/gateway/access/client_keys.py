@@ -215,7 +215,7 @@ class ClientKeys:
                 self._be_with(self.store, table)
 
     def _be_without(self, store: KeyStore, why: str) -> None:
-        """The store cannot be read: goes on with the last good copy."""
+        """Called when the store cannot be read: the last good copy stays in use."""
         if why != self.away:
             log.warning(LogLine("keys_not_read", {"store": store.name, "why": why, "kept": len(self._rows)}))
         self.away = why

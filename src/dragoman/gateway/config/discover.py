@@ -1,4 +1,4 @@
-"""A configuration without a file: what the environment and this machine offer."""
+"""The configuration of a gateway without a file: keys in the environment, servers on this machine, the demo model."""
 
 import asyncio
 from collections.abc import Mapping

@@ -88,7 +88,7 @@ def _aliases(settings: Settings) -> list[str]:
 
 
 def _proxies(settings: Settings) -> list[str]:
-    """Which providers are reached through which proxy: a variable of the environment may be a surprise."""
+    """Lists which provider is reached through which proxy, because people forget such variables of the environment."""
     by_proxy: dict[str, list[str]] = {}
     unused = {find_unused_variable(u.base_url, os.environ) for u in settings.upstreams if not u.network.proxy} - {""}
     for upstream in settings.upstreams:
@@ -106,5 +106,5 @@ def missing_key(upstream: Upstream) -> str | None:
     if upstream.keys or upstream.auth == "none" or kind is None or not kind.keys:
         return None
     if upstream.kind in PORTS or urlsplit(upstream.base_url).hostname in LOCAL_HOSTS:
-        return None  # a server of one's own mostly needs none
+        return None  # a server on the user's own machine mostly needs none
     return f"no key: set {kind.keys[0]} or api_key"

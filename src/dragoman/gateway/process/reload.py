@@ -72,7 +72,7 @@ class LastGood:
         try:
             if self.settings.source:
                 return read_again(self.options, self.env, self.settings, self.access, forget=True)
-        except Exception as error:  # as the others did, it goes on without this file
+        except Exception as error:  # like the other workers, it goes on without this file
             why = str(error) if isinstance(error, ConfigError) else type(error).__name__
             log.warning(LogLine("config_rejected", {"why": why, "generation": 0}))
         return self.settings, renew_access(self.access, self.settings, forget=True)

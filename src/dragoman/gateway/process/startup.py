@@ -73,7 +73,7 @@ def settle(options: ServeOptions, env: Mapping[str, str], source: str = "") -> S
 
 
 def stamp_file(path: Path) -> tuple[int, int, int] | None:
-    """Shows whether a file has changed: its time, size and inode number. None: there is no file."""
+    """Time, size and inode number of a file: they show whether it has changed. None: there is no file."""
     try:
         stat = path.stat()
         return stat.st_mtime_ns, stat.st_size, stat.st_ino
@@ -128,7 +128,7 @@ def _read_secret_file(path: Path) -> bytes:
 
 
 def _make_secret_file(path: Path) -> None:
-    """Writes the whole file or nothing: another process may read it at the same moment."""
+    """Writes the whole file at once, because another process may read it at the same moment."""
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(secrets.token_bytes(_SECRET_BYTES))

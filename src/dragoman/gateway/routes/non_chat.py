@@ -1,4 +1,4 @@
-"""Requests that are no conversation: embeddings, speech, compaction. They have the same queue, keys and retries."""
+"""Embeddings, speech and compaction: requests that are no conversation. They use the same queue, keys and retries."""
 
 import asyncio
 import struct

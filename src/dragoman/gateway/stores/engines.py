@@ -146,7 +146,7 @@ def open_remote_budgets(database: "Database") -> RemoteBudgets:
 
 
 def name_replica(port: int, worker: int) -> str:
-    """The same after a restart, so that the share of a process that was killed is taken up again."""
+    """A name that stays the same after a restart, so that the new process gets the share of the killed one."""
     return f"{socket.gethostname()}:{port}:{worker}"
 
 
@@ -159,7 +159,7 @@ def open_limits(settings: Settings, replica: str, clock: Callable[[], float]) ->
 
 
 def show_url(url: str) -> str:
-    """Where an engine is, without its password."""
+    """The address of an engine, without its password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
 

@@ -58,7 +58,7 @@ def read_frame(ms: float, block: bytes, step: int) -> WireFrame:
 
 
 def convert_frames(pieces: Pieces, dialect: str) -> list[WireFrame]:
-    """The events that a stream stands for. What cannot be read ends them."""
+    """The events that a stream stands for. They end where the stream cannot be read."""
     if dialect not in NAMES or not pieces:
         return []
     converter = StreamConverter(dialect, CANONICAL)

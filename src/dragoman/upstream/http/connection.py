@@ -112,7 +112,7 @@ class HttpConnection(asyncio.Protocol):
         return waiter
 
     def stop_waiting(self) -> None:
-        """Nothing hears of bytes any more."""
+        """From here on no listener is called."""
         self._waiter = self.listener = None
 
     def take(self) -> bytes:
