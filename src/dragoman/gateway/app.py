@@ -124,8 +124,8 @@ SHARED = ("models", "model")  # at these paths the client's headers say which di
 class _Ids:
     """Makes unguessable ids, with one system call for many of them.
 
-    They begin with the time. Databases keep their rows by id, so a new row goes beside the last one. Random ids would each go to another page of
-    the file, and each of these pages would have to be read and written.
+    They begin with the time. Databases keep their rows by id, so a new row goes beside the last one. Random ids would
+    each go to another page of the file, and each of these pages would have to be read and written.
     """
 
     SIZE, COUNT = 12, 512
