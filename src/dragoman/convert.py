@@ -26,8 +26,9 @@ from dragoman.jsontypes import Json, JsonObject, copy_json, dump_json, kind_of, 
 from dragoman.model.request import Request
 from dragoman.notes import Note, Notes, Refusable
 from dragoman.passes.profile import Feature, Policy, Profile
-from dragoman.reasoning_state.carry import StateSource, carry_reply, take_back_state
+from dragoman.reasoning_state.carry import StateSource, carry_reply
 from dragoman.reasoning_state.envelope import DEFAULT_KEY, StateKey
+from dragoman.reasoning_state.take_back import take_back_state
 from dragoman.wire import WireReply, WireRequest
 
 Body: TypeAlias = bytes | str | JsonObject

@@ -12,6 +12,7 @@ from dragoman.cli.style import paint
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
+    from dragoman.gateway.config.settings import Settings
     from dragoman.upstream.profiles import Rows
     from dragoman.upstream.spec import Upstream
 
@@ -38,7 +39,6 @@ def run(args: argparse.Namespace) -> int:
     from dragoman.gateway.process.run import MISCONFIGURED
     from dragoman.gateway.process.startup import ServeOptions, check_exposure, make_access, settle
     from dragoman.gateway.stores.engines import open_database, probe_engines
-    from dragoman.upstream.routing import choose
 
     try:
         settings = settle(ServeOptions(config=args.file or args.config), os.environ)
@@ -50,7 +50,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"{paint('dragoman check:', 'red', sys.stderr)} {error}", file=sys.stderr)
         return MISCONFIGURED
     print(f"{settings.source or 'no file'}: good")
-    bad = False
     needed = "needed" if access.keys.needed else "not needed"
     print(f"  listens on {settings.host}:{settings.port}, client keys {needed}")
     for upstream in settings.upstreams:
@@ -59,9 +58,17 @@ def run(args: argparse.Namespace) -> int:
             print(f"    {paint(missing, 'yellow', sys.stdout)}")
     for line in describe_rows(settings.rows):
         print(f"  {line}")
-    for place, away in asyncio.run(probe_engines(settings)):
+    engines = asyncio.run(probe_engines(settings))
+    for place, away in engines:
         print(f"  {place}: {paint(away, 'red', sys.stdout) if away else 'answers'}")
-        bad = bad or bool(away)
+    print_routes(settings)
+    return 1 if any(away for _, away in engines) else 0
+
+
+def print_routes(settings: "Settings") -> None:
+    """The models that each alias and each rule stands for, with a doubt about those that no provider lists."""
+    from dragoman.upstream.routing import choose
+
     routes = settings.routes()
     rules = {f"rule {number}": rule.to for number, rule in enumerate(routes.rules, 1)}
     for name, models in [*settings.aliases.items(), *rules.items()]:
@@ -70,7 +77,6 @@ def run(args: argparse.Namespace) -> int:
             if not choose(routes, model, lambda: 0.0).targets:
                 doubt = f"no provider of the file lists {model}: `dragoman route {model}` asks them"
                 print(f"    {paint(doubt, 'yellow', sys.stdout)}")
-    return 1 if bad else 0
 
 
 def describe(upstream: "Upstream") -> Iterator[str]:

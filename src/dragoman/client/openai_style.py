@@ -28,8 +28,9 @@ from dragoman.jsontypes import Json, JsonObject, copy_json, load_json
 from dragoman.model.events import Event, ReplyFailed, ReplyStart
 from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
-from dragoman.reasoning_state.carry import StateCarrier, StateSource, carry_reply, take_back_state
+from dragoman.reasoning_state.carry import StateCarrier, StateSource, carry_reply
 from dragoman.reasoning_state.envelope import DEFAULT_KEY
+from dragoman.reasoning_state.take_back import take_back_state
 from dragoman.upstream.answer import OpenAnswer
 from dragoman.way_back import open_carrier
 from dragoman.wire import WireRequest

@@ -26,8 +26,8 @@ from dragoman.model.messages import Message, Text
 from dragoman.model.reply import Choice, Reply
 from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
-from dragoman.reasoning_state.carry import take_back_state
 from dragoman.reasoning_state.envelope import DEFAULT_KEY
+from dragoman.reasoning_state.take_back import take_back_state
 from dragoman.wire import WireReply, WireRequest
 
 DIALECTS = SPOKEN

@@ -36,8 +36,9 @@ from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.note_places import Place
 from dragoman.notes import MOST_PLACES, Locate, Note, Notes
-from dragoman.reasoning_state.carry import carry_reply, take_back_state
+from dragoman.reasoning_state.carry import carry_reply
 from dragoman.reasoning_state.envelope import has_mark
+from dragoman.reasoning_state.take_back import take_back_state
 from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import Begun, Job, is_large, off_loop
 from dragoman.upstream.fan_out import ask_each

@@ -17,8 +17,9 @@ from dragoman.model.fold import ReplyBuilder
 from dragoman.model.messages import Message, Part, Reasoning, Seal, Text, ToolCall
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
-from dragoman.reasoning_state.carry import StateSource, has_state, place_thoughts
+from dragoman.reasoning_state.carry import StateSource, has_state
 from dragoman.reasoning_state.envelope import CarriedState
+from dragoman.reasoning_state.take_back import place_thoughts
 
 LONG = 100  # characters
 

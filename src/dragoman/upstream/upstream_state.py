@@ -147,21 +147,8 @@ class UpstreamState:
         if self._is_requests_own(breaker, failure, request_hash, now):
             breaker.abandoned()
             return requests_own(failure)
-        if failure.kind == "rate_limited":
-            rest_s = failure.retry_after_s or SHORT_REST_S
-            self.keys.rest(key, now + rest_s, "rate limited", model, now)
-            self._warn("key_rests", key, model, failure, rest_s)
-            breaker.abandoned()
-        elif failure.kind == "no_credit":
-            rest_s = failure.retry_after_s or EXHAUSTED_S
-            self.keys.rest(key, now + rest_s, NO_CREDIT)
-            self._last_balance_probe = now
-            self._warn("key_rests", key, model, failure, rest_s)
-            breaker.abandoned()
-        elif failure.kind == "unauthenticated":
-            self._warn("key_refused", key, model, failure, 0.0)
-            if len(self.keys.keys) > 1:
-                self.keys.disable(key, "refused")
+        if failure.kind in ("rate_limited", "no_credit", "unauthenticated"):
+            self._stop_using(key, model, failure, now)
             breaker.abandoned()
         elif failure.kind in BROKEN and not first:
             breaker.abandoned()
@@ -173,6 +160,22 @@ class UpstreamState:
         else:
             breaker.succeeded(now, client)  # the upstream answered, so it is healthy: the request was at fault
         return failure
+
+    def _stop_using(self, key: Key, model: str, failure: Failure, now: float) -> None:
+        """Rests a key that reached a limit or has no balance left. Disables a refused one, if there are others."""
+        if failure.kind == "unauthenticated":
+            self._warn("key_refused", key, model, failure, 0.0)
+            if len(self.keys.keys) > 1:
+                self.keys.disable(key, "refused")
+            return
+        if failure.kind == "rate_limited":
+            rest_s = failure.retry_after_s or SHORT_REST_S
+            self.keys.rest(key, now + rest_s, "rate limited", model, now)
+        else:
+            rest_s = failure.retry_after_s or EXHAUSTED_S
+            self.keys.rest(key, now + rest_s, NO_CREDIT)
+            self._last_balance_probe = now
+        self._warn("key_rests", key, model, failure, rest_s)
 
     def _is_requests_own(self, breaker: Breaker, failure: Failure, request_hash: int | None, now: float) -> bool:
         """Whether the same request meets the same error again while others are served: then it is at fault itself."""

@@ -110,7 +110,7 @@ def is_worded_detail(part: Part) -> bool:
 
 
 def has_sealed_thought(parts: Iterable[Part]) -> bool:
-    """Whether the side field is needed. Behind `carry_state` no thought has a seal."""
+    """Whether the side field is needed. If `StateCarrier` wrote the answer, no thought has a seal."""
     return any(isinstance(part, Reasoning) and part.seal is not None and not is_detail(part) for part in parts)
 
 

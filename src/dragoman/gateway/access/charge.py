@@ -442,10 +442,6 @@ def count_images(scope: "Scope") -> int:
 
 def make_row(scope: "Scope", charge: Charge, usage: Usage | None, cost: Cost | None, *, estimated: bool) -> LedgerRow:
     http, holder, answer, used = scope.http, charge.holder, scope.answer, usage or Usage()
-    ranks = {"harmless": 0, "changed": 0, "lost": 0}
-    if scope.count_notes():
-        for row in scope.fold_notes():
-            ranks[row.rank] += row.places
     elapsed = scope.gateway.clock() - scope.started
     last = scope.attempts[-1] if scope.attempts else None
     return LedgerRow(
@@ -472,15 +468,22 @@ def make_row(scope: "Scope", charge: Charge, usage: Usage | None, cost: Cost | N
         first_ms=None if scope.first_s is None else round(scope.first_s * 1000),
         total_ms=round(elapsed * 1000),
         tries=len(scope.attempts),
-        harmless=ranks["harmless"],
-        changed=ranks["changed"],
-        lost=ranks["lost"],
+        **_count_ranks(scope),
         estimated=estimated,
         bodies=scope.show_bodies() if holder is not None and holder.keeps_bodies else "",
         attempts=_list_attempts(scope.attempts),
         charged=charge.lines,
         instead=None if cost is not None or not charge.lines else find_debit(scope, usage),
     )
+
+
+def _count_ranks(scope: "Scope") -> dict[str, int]:
+    """The number of notes of each rank."""
+    ranks = {"harmless": 0, "changed": 0, "lost": 0}
+    if scope.count_notes():
+        for row in scope.fold_notes():
+            ranks[row.rank] += row.places
+    return ranks
 
 
 def _list_attempts(attempts: Sequence[Attempt]) -> tuple[AttemptRow, ...]:

@@ -7,12 +7,13 @@ import signal
 import socket as socket_module
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from errno import EADDRINUSE
 from pathlib import Path
 from socket import socket
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from msgspec.structs import replace
 
@@ -207,15 +208,22 @@ async def _main(
     gateway.apply_config = lambda: apply(gateway, options, env, spread)
     server = Server(gateway, app, load)
     _tune_interpreter()
-    background = [asyncio.ensure_future(gateway.keep_models())]
-    if options.watch:
-        background.append(asyncio.ensure_future(watch(gateway, load)))
     if options.reuse_port:
         take_over(listener)
     try:
-        await server.serve([listener] if admin is None else [listener, admin])
+        async with _in_background(gateway.keep_models(), *([watch(gateway, load)] if options.watch else [])):
+            await server.serve([listener] if admin is None else [listener, admin])
     finally:
-        for task in background:
-            task.cancel()
         await gateway.close()
         journal.flush()
+
+
+@asynccontextmanager
+async def _in_background(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Runs tasks beside the block, and cancels them at its end."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
