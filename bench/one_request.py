@@ -97,7 +97,7 @@ def make_answerer() -> None:
     Provider.answers["anthropic"] = make_answers(*other_answers("anthropic"))
 
 
-def open_ours(folder: Path, kind: str) -> Any:
+def open_ours(folder: Path, kind: str, xray: int = 0) -> Any:
     """One client's connection to a gateway that is not there for anybody else."""
     from dragoman.gateway.app import App
     from dragoman.gateway.client_connection import ClientConnection, OpenConnections
@@ -117,7 +117,7 @@ def open_ours(folder: Path, kind: str) -> Any:
         return made
 
     Transport._dial = dial  # type: ignore[method-assign]
-    settings, log = settle(ServeOptions(config=config), env), Log()
+    settings, log = settle(ServeOptions(config=config, xray=xray), env), Log()
     log.to_stderr()
     gateway = Gateway(settings, make_access(settings, env, "127.0.0.1"), log=log)
     return ClientConnection(App(gateway), OpenConnections())
@@ -158,7 +158,7 @@ async def main(args: argparse.Namespace, folder: Path) -> None:
     gc.set_threshold(10_000, 10, 10)  # as in process/run.py
     (case,) = [case for case in make_cases() if case.name.startswith(args.case) and "again" not in case.name]
     request = case.request(f"authorization: Bearer {SECRET}\r\n" if args.kind != "off" else "")
-    ours = open_ours(folder, args.kind)
+    ours = open_ours(folder, args.kind, args.xray)
     if args.count:  # for valgrind: so many, and nothing is told
         hold_back()
         await drive(open_raw() if args.raw else ours, request, args.count, streamed=case.streamed)
@@ -220,7 +220,7 @@ def count_instructions(args: argparse.Namespace) -> None:
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "out"
             words = [sys.executable, __file__, args.case, "--kind", args.kind, "--count", str(count)]
-            words += ["--raw"] if args.raw else []
+            words += ["--raw"] if args.raw else ["--xray", str(args.xray)]
             valgrind = ["valgrind", "--tool=cachegrind", "--cache-sim=no", f"--cachegrind-out-file={out}"]
             env = {**os.environ, "PYTHONHASHSEED": "0"}
             subprocess.run([*valgrind, *words], check=True, capture_output=True, env=env)
@@ -233,6 +233,7 @@ if __name__ == "__main__":
     parser.add_argument("case", nargs="?", default="a", help="the first letter of one of bench/gateway.py's")
     parser.add_argument("--kind", choices=KINDS, default="off", help="of bench/teams.py")
     parser.add_argument("--raw", action="store_true", help="raw instead, with --instructions")
+    parser.add_argument("--xray", type=int, default=0, help="requests that X-ray keeps")
     parser.add_argument("--instructions", action="store_true")
     parser.add_argument("--calls", action="store_true")
     parser.add_argument("--profile", action="store_true")

@@ -28,6 +28,7 @@ EVENTS = 200
 SLOW = b"say it slowly"  # a question whose answer comes event by event, at the pace that its `user` says
 MARK = b"#0000000"  # in a body: becomes another number in each request, so that none is known from before
 DIALECTS = ("openai_chat", "anthropic", "openai_responses", "gemini", "ollama")
+LARGE_BYTES = 300_000
 TICKS = 10  # in which the provider's slow streams take turns
 
 
@@ -120,6 +121,8 @@ class Provider(asyncio.Protocol):
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop, self.transport, self.data = loop, None, b""
+        self.pieces: list[bytes] = []  # of a long body
+        self.missing = 0
         self.group: list[Provider] | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -130,6 +133,12 @@ class Provider(asyncio.Protocol):
             self.group.remove(self)
 
     def data_received(self, data: bytes) -> None:
+        if self.missing > len(data):
+            self.pieces.append(data)
+            self.missing -= len(data)
+            return
+        if self.pieces:
+            data, self.pieces, self.missing = b"".join([*self.pieces, data]), [], 0
         self.data = self.data + data if self.data else data
         cut = self.data.find(b"\r\n\r\n")
         if cut < 0:
@@ -140,6 +149,8 @@ class Provider(asyncio.Protocol):
             end = head.find(b"\r\n", at)
             size = int(head[at + 16 : end if end >= 0 else None])
             if len(self.data) < cut + 4 + size:
+                self.missing = cut + 4 + size - len(self.data)
+                self.pieces, self.data = [self.data], b""
                 return
         elif b"chunked" in head and not self.data.endswith(b"0\r\n\r\n"):
             return
@@ -153,12 +164,13 @@ class Provider(asyncio.Protocol):
             write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(said), said))
             return
         found = self.answers[find_spoken(line)]
-        streamed = b'"stream":true' in body or b'"stream": true' in body or b"stream" in line
+        small = body if len(body) < LARGE_BYTES else body[:1000]  # `in` looks at each byte
+        streamed = b'"stream":true' in small or b'"stream": true' in small or b"stream" in line
         if line.endswith(b"/api/chat"):
-            streamed = b'"stream":false' not in body and b'"stream": false' not in body
+            streamed = b'"stream":false' not in small and b'"stream": false' not in small
         if not streamed:
             write(found.whole)
-        elif SLOW in body:
+        elif SLOW in small:
             write(found.chunks[0] + found.chunks[1])
             self.group = min(self.slow, key=len)
             self.group.append(self)

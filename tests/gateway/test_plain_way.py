@@ -241,11 +241,21 @@ class Street:
             "tokens": admission.tpm and admission.tpm.used(self.gateway.clock()),
             "pools": pools,
             "tasks": len(self.open.tasks),
+            "xray": [hide_times(row.written()) for row in self.gateway.xray.rows()],
         }
 
 
 def hide_ids(data: bytes) -> bytes:
     return re.sub(rb"[0-9a-f]{32}", b"ID", data)
+
+
+def hide_times(kept: Any) -> Any:
+    if isinstance(kept, dict):
+        timed = {"id", "time", "seconds", "ms", "retry-after"}
+        return {name: None if name in timed or name.endswith("_ms") else hide_times(kept[name]) for name in kept}
+    if isinstance(kept, str):
+        return hide_ids(kept.encode())
+    return [hide_times(one) for one in kept] if isinstance(kept, list) else kept
 
 
 async def no_wait(seconds: float) -> None:
@@ -291,21 +301,26 @@ def play_both(monkeypatch: pytest.MonkeyPatch, play: Callable[[Street], Any], **
     return fast, slow
 
 
-@pytest.mark.parametrize("keys", [False, True], ids=["without keys", "with keys"])
+KINDS: dict[str, dict[str, Any]] = {"without keys": {}, "with keys": {"keys": True}, "for X-ray": {"xray_keep": 9}}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ANSWERS)
-def test_an_answer_reaches_its_client_as_with_a_task(name: str, keys: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_reaches_its_client_as_with_a_task(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def play(street: Street) -> None:
         street.answers = [[whole(REPLY)], ANSWERS[name], [whole(REPLY)]]
         for _ in range(3):
             street.ask(REQUESTS["plain"][0])
             await street.said.wait()
 
-    fast, _ = play_both(monkeypatch, play, keys=keys)
+    fast, _ = play_both(monkeypatch, play, **KINDS[kind])
     assert fast.ways >= 2
+    assert len(fast.gateway.xray.rows()) == (5 if kind == "for X-ray" else 0)
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_request_is_sent_as_with_a_task(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["without keys", "for X-ray"])
+def test_a_request_is_sent_as_with_a_task(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     body, plain = REQUESTS[name]
 
     async def play(street: Street) -> None:
@@ -313,7 +328,7 @@ def test_a_request_is_sent_as_with_a_task(name: str, monkeypatch: pytest.MonkeyP
         await street.said.wait()
         await street.settle()
 
-    fast, _ = play_both(monkeypatch, play)
+    fast, _ = play_both(monkeypatch, play, **KINDS[kind])
     assert fast.ways == 1 + plain  # the second one of the warm-up
 
 

@@ -72,7 +72,7 @@ class PlainWay:
         if call is None or not call.take():
             return False  # the wait ends, and `_stop` is called
         self._call = None
-        scope.attempts.append(call.make_attempt())
+        scope.attempts.append(call.make_attempt(keep_wire=scope.keep))
         scope.answer = call
         try:
             response = respond_whole(scope, call.raw)
@@ -129,6 +129,8 @@ def begin(gateway: Gateway, answerer: Answerer, exchange: ClientExchange, new_id
     http.id = http.unique_id = new_id()
     scope = Scope(gateway, http, head.dialect, head.door)
     scope.size, scope.model = len(body), request.model
+    if scope.keep:
+        scope.raw, scope.request = body, request
     tokens = len(body) // CHARS_PER_TOKEN + (bound_output(request.max_output) or 0)
     if not charge_at_once(scope, tokens):
         return None
@@ -194,7 +196,7 @@ def _is_usual(gateway: Gateway, http: HttpRequest, dialect: Dialect) -> bool:
     now, settings = gateway.now, gateway.now.settings
     if any(name.startswith("x-dragoman-") or name in UNUSUAL for name in http.headers):
         return False
-    if gateway.xray.always or gateway.traces is not None or settings.mcp.default or now.access.tokens is not None:
+    if gateway.traces is not None or settings.mcp.default or now.access.tokens is not None:
         return False
     if now.chooses_by_more_than_the_model or settings.limits.entries < MOST_TURNS or dialect.kept_state:
         return False

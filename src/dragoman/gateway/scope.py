@@ -17,8 +17,7 @@ from dragoman.gateway.routes.responses import Resolved
 from dragoman.gateway.state import Gateway, Generation
 from dragoman.gateway.telemetry.traffic import make_row as make_traffic_row
 from dragoman.gateway.telemetry.traffic_store import TrafficRow
-from dragoman.gateway.telemetry.xray import MAX_BYTES, Xray, keep, keep_try, say_length, show
-from dragoman.gateway.telemetry.xray_frames import to_ms
+from dragoman.gateway.telemetry.xray import MAX_BYTES, Xray, keep, say_length, show, trim
 from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.log_line import LogLine
 from dragoman.model.events import ReplyEnd, ReplyStart
@@ -49,7 +48,7 @@ class Scope:
         *("_cost", "_cost_text", "_folded", "_over", "_sent", "_sent_bytes"),
         *("answer", "attempts", "bare", "charge", "client_request", "conversation", "dialect", "door", "ending"),
         *("events", "failure", "first_s", "gateway", "http", "keep", "large", "loop", "makes_names", "model"),
-        *("now", "raw", "refuse", "resolved", "size", "started", "status", "streamed", "trace", "usage"),
+        *("now", "raw", "refuse", "request", "resolved", "size", "started", "status", "streamed", "trace", "usage"),
     )
 
     def __init__(self, gateway: Gateway, http: HttpRequest, dialect: Dialect, door: str) -> None:
@@ -83,6 +82,7 @@ class Scope:
         self._sent: list[tuple[float, bytes]] = []  # time and bytes of each piece, for X-ray and the ledger
         self._sent_bytes = 0
         self.raw = b""  # what the client sent, for X-ray
+        self.request: Request | None = None  # the same as a value, if there is no `client_request`
         self.loop: list[JsonObject] = []  # the calls of an MCP loop, for X-ray
         self.ending: Failure | None = None  # why the request is ended from outside
         self._over = False
@@ -311,7 +311,7 @@ class Scope:
         """For X-ray. Of a long request neither the bytes nor the values are kept."""
         asked, noted = self.client_request, self.answer.notes if self.answer is not None else self.notes
         raw = keep(self.raw) if asked is None and self.raw else None if asked is None else keep(asked.raw)
-        request: Request | str | None = None if asked is None else asked.request
+        request: Request | str | None = self.request if asked is None else asked.request
         if isinstance(raw, str):
             request, noted = raw, self.notes
         self.gateway.xray.put(
@@ -325,9 +325,10 @@ class Scope:
                 upstream=self.attempts[-1].upstream if self.attempts else "",
                 raw=raw,
                 request=request,
-                tries=[keep_try(attempt, self.started) for attempt in self.attempts],
+                began=self.started,
+                tries=[trim(attempt) for attempt in self.attempts],
                 sent=self.sent,
-                pieces=to_ms(self._sent, self.started) if len(self._sent) > 1 else [],
+                pieces=self._sent if len(self._sent) > 1 else [],
                 loop=self.loop,
                 noted=noted,
                 status=self.status,

@@ -12,7 +12,7 @@ from dragoman.model.reply import Reply, Usage
 from dragoman.notes import Notes
 from dragoman.upstream.admission import Ticket
 from dragoman.upstream.answer import Piece, find_head, log_attempt
-from dragoman.upstream.attempts import NO_KEYS, Attempt, Begun, is_large
+from dragoman.upstream.attempts import NO_KEYS, Attempt, Begun, WireTimes, is_large
 from dragoman.upstream.http.connection import Pool
 from dragoman.upstream.read_reply import count_all, decode_whole, is_document, is_page
 from dragoman.upstream.spec import Target
@@ -24,14 +24,14 @@ class PlainCall:
     """An OpenAnswer, once `take` has returned True. `close` is for that case only."""
 
     __slots__ = (
-        *("_client", "_clock", "_closed", "_deadline", "_pool", "_reply", "_request"),
+        *("_client", "_clock", "_closed", "_deadline", "_pool", "_reply", "_request", "_sent", "_times"),
         *("begun", "complete", "dialect", "failure", "headers", "raw", "target", "usage"),
     )
     as_is = plain = True
     notes = Notes()  # none, ever
 
     def __init__(
-        self, begun: Begun, pool: Pool, dialect: Dialect, request: bytes, client: str, deadline: float,
+        self, begun: Begun, pool: Pool, dialect: Dialect, request: bytes, sent: bytes, client: str, deadline: float,
         clock: Callable[[], float],
     ) -> None:  # fmt: skip
         self.begun = begun
@@ -43,7 +43,8 @@ class PlainCall:
         self.usage: Usage | None = None
         self.failure: Failure | None = None
         self._reply: Reply | None = None
-        self._pool, self._request, self._client = pool, request, client
+        self._times: WireTimes | None = None
+        self._pool, self._request, self._sent, self._client = pool, request, sent, client
         self._deadline, self._clock = deadline, clock
         self._closed = False
 
@@ -67,8 +68,8 @@ class PlainCall:
         self.begun.state.sent += 1
         return True
 
-    def make_attempt(self) -> Attempt:
-        """For logs."""
+    def make_attempt(self, *, keep_wire: bool) -> Attempt:
+        """For logs and X-ray."""
         begun = self.begun
         secret = begun.key.secret
         attempt = Attempt(
@@ -77,6 +78,11 @@ class PlainCall:
             key=secret.hint if secret is not None else "",
             status=200,
         )
+        if keep_wire:
+            sent = begun.began
+            times = WireTimes(began=sent, dialect=self.dialect.name, sent=sent, heard=self._clock())
+            attempt.times = self._times = times
+            attempt.body, attempt.reply = self._sent, self.raw if secret is None else secret.redact(self.raw)
         log_attempt(attempt)
         return attempt
 
@@ -86,6 +92,8 @@ class PlainCall:
         self._closed = True
         begun = self.begun
         state, connection, now = begun.state, begun.asked.connection, self._clock()
+        if self._times is not None:
+            self._times.ended = now
         connection.take()
         connection.stop_waiting()
         if connection.reusable:
@@ -149,4 +157,6 @@ def send_plain(
     asked = Asked(connection, connection.now())
     connection.ask(head.write(len(body)), body)
     connection.listener = hear
-    return PlainCall(Begun(state, target, key, ticket, asked, now), pool, dialect, request, client, deadline, clock)
+    return PlainCall(
+        Begun(state, target, key, ticket, asked, now), pool, dialect, request, body, client, deadline, clock
+    )

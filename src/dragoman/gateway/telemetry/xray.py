@@ -38,9 +38,10 @@ class Xray(Struct, kw_only=True):
     upstream: str = ""
     raw: bytes | str | None = None  # the client's wire
     request: Request | str | None = None
-    tries: list[JsonObject] = []  # with bodies as `keep` has them
+    began: float = 0.0  # by the gateway's clock, as the times of attempts and pieces
+    tries: list[Attempt] = []
     sent: bytes | str = b""  # what the client got
-    pieces: list[tuple[float, bytes]] = []  # the same, if it came in several, with milliseconds
+    pieces: list[tuple[float, bytes]] = []  # the same, if it came in several, with times
     loop: list[JsonObject] = []  # the calls of an MCP loop
     noted: Notes | tuple[Note, ...] = ()
     status: int = 0
@@ -57,37 +58,31 @@ class Xray(Struct, kw_only=True):
     @property
     def attempts(self) -> list[JsonObject]:
         """The request and the answer of each attempt."""
-        return [
-            {
-                **{k: v for k, v in tried.items() if k != "pieces"},
-                "sent": show(tried["sent"]),
-                "reply": show(tried["reply"]),
-            }
-            for tried in self.tries
-        ]
+        return [show_try(attempt, self.began) for attempt in self.tries]
 
     @property
     def frames(self) -> JsonObject:
         """A stream as frames with their times, at the provider, in the neutral form and at the client."""
-        last = self.tries[-1] if self.tries else {}
-        pieces, dialect = last.get("pieces") or [], last.get("dialect") or ""
-        neutral = convert_frames(pieces, dialect) if pieces else convert_frames(self.pieces, self.dialect)
+        last = self.tries[-1].times if self.tries and not self.tries[-1].reply else None
+        pieces, dialect = (to_ms(last.pieces, self.began), last.dialect) if last is not None else ([], "")
+        sent = to_ms(self.pieces, self.began)
+        neutral = convert_frames(pieces, dialect) if pieces else convert_frames(sent, self.dialect)
         columns = {
             "provider": split_frames(pieces, dialect),
             "canonical": neutral,
-            "client": split_frames(self.pieces, self.dialect),
+            "client": split_frames(sent, self.dialect),
         }
         return {name: [mask(to_builtins(frame)) for frame in found] for name, found in columns.items()}
 
     @property
     def reply_canonical(self) -> Json:
         """An unstreamed answer in the neutral form."""
-        last = self.tries[-1] if self.tries else {}
-        reply = last.get("reply")
         if self.pieces or (self.status or 400) >= 400:
             return None
-        if isinstance(reply, bytes) and reply:
-            return mask(convert_whole(reply, str(last.get("dialect", ""))))
+        last = self.tries[-1] if self.tries else None
+        reply = find_reply(last) if last is not None else b""
+        if last is not None and last.times is not None and isinstance(reply, bytes) and reply:
+            return mask(convert_whole(reply, last.times.dialect))
         return mask(convert_whole(self.sent, self.dialect)) if isinstance(self.sent, bytes) else None
 
     @property
@@ -127,20 +122,31 @@ def say_length(size: int) -> str:
     return f"[{size} bytes]"
 
 
-def keep_try(attempt: Attempt, began: float) -> JsonObject:
-    """`began`: when the request did. Times are in milliseconds since then."""
+def trim(attempt: Attempt) -> Attempt:
+    """Without its long bodies: only their lengths are kept."""
+    if len(attempt.body) > MAX_BYTES:
+        attempt.body = say_length(len(attempt.body)).encode()
+    if len(attempt.reply) > MAX_BYTES:
+        attempt.reply = say_length(len(attempt.reply)).encode()
+    return attempt
+
+
+def find_reply(attempt: Attempt) -> bytes | str:
     times = attempt.times
-    pieces = times.pieces if times is not None else []
-    reply = attempt.reply or b"".join([data for _, data in pieces])
+    reply = attempt.reply or (b"".join([data for _, data in times.pieces]) if times is not None else b"")
+    return say_length(times.size) if times is not None and times.size and not reply else reply
+
+
+def show_try(attempt: Attempt, began: float) -> JsonObject:
+    """`began`: when the request did. Times are in milliseconds since then."""
     return {
         "upstream": attempt.upstream,
         "model": attempt.model,
-        "dialect": times.dialect if times is not None else "",
+        "dialect": attempt.times.dialect if attempt.times is not None else "",
         "status": attempt.status,
         "failure": attempt.failure,
-        "sent": keep(attempt.body),
-        "reply": say_length(times.size) if times is not None and times.size and not reply else keep(reply),
-        "pieces": to_ms(pieces, began) if not attempt.reply else [],
+        "sent": show(attempt.body),
+        "reply": show(find_reply(attempt)),
         "times": find_phases(attempt, began),
     }
 
