@@ -9,7 +9,18 @@ from hypothesis import strategies as st
 
 from dragoman import jsontypes
 from dragoman.errors import DecodeError
-from dragoman.jsontypes import check_keys, copy_json, count_sign, has_more, has_more_values, has_word, top_spans
+from dragoman.jsontypes import (
+    check_keys,
+    copy_json,
+    count_sign,
+    has_more,
+    has_more_values,
+    has_word,
+    load_in_pieces,
+    load_json,
+    split_members,
+    top_spans,
+)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
@@ -123,3 +134,21 @@ def test_a_word_is_found_by_a_rare_letter_of_it(data: bytes, word: bytes) -> Non
 def test_a_word_is_found_behind_many_of_its_letters(before: int) -> None:
     assert has_word(b"Z" * before + b"aZb", b"aZb", b"Z")
     assert not has_word(b"Z" * before + b"aZ", b"aZb", b"Z")
+
+
+@given(st.dictionaries(st.text(max_size=3), JSON, max_size=4), st.sampled_from([None, 1]))
+def test_long_lists_read_item_by_item_give_the_same_values(body: dict[str, object], indent: int | None) -> None:
+    data = json.dumps(body, indent=indent).encode()
+    members = split_members(data)
+    assert members is not None
+    with patch.object(jsontypes, "LONG_BYTES", 0):
+        assert load_in_pieces(members) == load_json(data) == body
+
+
+@pytest.mark.parametrize("wrong", [b"\xff", b"\\ud800", b"\\x", b"\n"])
+def test_a_long_list_with_a_wrong_text_is_read_as_a_whole(wrong: bytes) -> None:
+    members = split_members(b'{"messages": [{"a": "%b"}]}' % wrong)
+    with patch.object(jsontypes, "LONG_BYTES", 0):
+        assert members is None or load_in_pieces(members) is None
+    with pytest.raises(DecodeError):
+        load_json(b'{"messages": [{"a": "%b"}]}' % wrong, strict=True)

@@ -17,6 +17,7 @@ _decode = msgspec.json.Decoder().decode
 _decode_string = msgspec.json.Decoder(str).decode
 _decode_strings = msgspec.json.Decoder(list[str]).decode
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
@@ -213,7 +214,8 @@ def has_word(data: bytes, word: bytes, rare: bytes) -> bool:
 
 # ---------------------------------------------------------------- the text of one object
 
-_PIECE_BYTES = 256 * 1024
+LONG_BYTES = 64 * 1024  # of a JSON list that is decoded item by item
+_PIECE_BYTES = 128 * 1024
 
 
 def has_more_values(data: bytes, most: int) -> bool:
@@ -253,9 +255,17 @@ def split_members(data: bytes) -> dict[str, msgspec.Raw] | None:
         return None
 
 
-def load_member(value: msgspec.Raw) -> Json:
-    """Loads one value of `split_members`. A DecodeError does not say where in the whole text it is."""
-    return load_json(value, strict=True)
+def load_in_pieces(members: dict[str, msgspec.Raw]) -> JsonObject | None:
+    """The object of `split_members`, with a call for each item of its long lists: to decode a text is one call, and no
+    other thread runs meanwhile. None if a part of it is not good JSON."""
+    values: JsonObject = {}
+    try:
+        for key, text in members.items():
+            long = len(memoryview(text)) > LONG_BYTES and memoryview(text)[0] == ord("[")
+            values[key] = [_decode(item) for item in _decode_items(text)] if long else _decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return values
 
 
 def check_keys(data: bytes, members: dict[str, msgspec.Raw] | None = None) -> None:

@@ -133,6 +133,7 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "end words": (),
     "own bytes": (),
     "tools known": (),  # test_known_tools.py
+    "long lists": (),  # tests/test_jsontypes.py
     "printable head": (),  # test_request.py
     "anthropic run": (),  # test_text_runs.py
     "chat run": (),

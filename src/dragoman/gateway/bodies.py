@@ -3,7 +3,6 @@
 import asyncio
 import zlib
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -15,14 +14,15 @@ from dragoman.fields import refuse_spellings
 from dragoman.gateway.config.settings import RequestLimits, Settings
 from dragoman.gateway.http import HttpRequest
 from dragoman.jsontypes import (
+    LONG_BYTES,
     MOST_VALUES,
     Json,
     JsonObject,
     check_keys,
     has_more_values,
     kind_of,
+    load_in_pieces,
     load_json,
-    load_member,
     split_members,
 )
 from dragoman.known_turns.tools import LEAST_BYTES, KnownTools, Owner
@@ -133,15 +133,22 @@ def load_without_tools(
     named = [key for key in keys if key in members] if members is not None else []
     text = members[keys[0]] if members is not None and named == [keys[0]] else None
     if members is None or text is None or len(memoryview(text)) < LEAST_BYTES:
-        return LoadedBody(_check(load_json(data, strict=True), data, limits, members))
+        return LoadedBody(_check(_load(data, members), data, limits, members))
     tools = known.find(owner, bytes(text))
     values: Json = None
     if tools is not None:  # fast path: tools known
-        with suppress(DecodeError):  # the slow path raises the error again, with its place
-            values = {key: load_member(value) for key, value in members.items() if key != keys[0]}
-    if values is None:
-        return LoadedBody(_check(load_json(data, strict=True), data, limits, members), None, bytes(text))
+        values = load_in_pieces({key: value for key, value in members.items() if key != keys[0]})
+    if values is None:  # the slow path raises an error again, with its place
+        return LoadedBody(_check(_load(data, members), data, limits, members), None, bytes(text))
     return LoadedBody(_check(values, data, limits, members), tools)
+
+
+def _load(data: bytes, members: dict[str, Raw] | None) -> Json:
+    if members is not None and len(data) > LONG_BYTES:  # fast path: long lists
+        values = load_in_pieces(members)
+        if values is not None:
+            return values
+    return load_json(data, strict=True)
 
 
 def _check(body: Json, data: bytes, limits: RequestLimits, members: dict[str, Raw] | None = None) -> JsonObject:

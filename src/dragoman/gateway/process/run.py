@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dragoman.upstream.admission import LimitStore
 
 MISCONFIGURED = 78  # EX_CONFIG of sysexits.h
-SWITCH_S = 0.0002  # how long a thread that converts a large request may run while the loop has something to do
+SWITCH_S = 0.0001  # how long a thread that converts a large request may run while the loop has something to do
 
 
 class CannotListen(DragomanError):
