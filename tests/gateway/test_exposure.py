@@ -94,7 +94,7 @@ def test_a_file_that_says_nothing_replaces_no_providers(
 ) -> None:
     house = Reloading(tmp_path, KEYED)
     assert not house.reload(SAYS_NOTHING[what])
-    assert "providers: there is none any more; if you mean that, say `demo = true`" in caplog.text
+    assert "providers: none is left; if that is intended, write `demo = true`" in caplog.text
     assert list(house.gateway.now.models) == ["one"]
     assert house.reload(f'demo = true\nclient_keys = ["{A}"]\n'), "a file may say so itself"
 
@@ -102,7 +102,7 @@ def test_a_file_that_says_nothing_replaces_no_providers(
 def test_a_file_without_keys_replaces_none_with_keys(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     house = Reloading(tmp_path, KEYED)
     assert not house.reload(GOOD.format("two"))
-    assert "client_keys: there is none any more; if you mean that, say `client_keys = []`" in caplog.text
+    assert "client_keys: none is left; if that is intended, write `client_keys = []`" in caplog.text
     assert house.gateway.now.access.keys.check(A)
     assert house.reload("client_keys = []\n" + GOOD.format("two"))
     assert house.gateway.now.access.keys.needed, "while it runs, keys stay needed"

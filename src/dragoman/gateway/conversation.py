@@ -334,7 +334,7 @@ async def answer_with(scope: Scope, begun: Begun | None = None) -> HttpResponse:
     """Sends the request to an upstream and answers the client with what comes back. `begun`: it was sent already."""
     gateway, client_request = scope.gateway, scope.client_request
     if client_request is None:
-        raise DecodeError("nothing was asked")
+        raise DecodeError("the request has no messages")
     request = client_request.request
     targets = keep_state(request, scope.dialect, await find_request_targets(scope, request))
     stream = bool(request.stream)
@@ -368,7 +368,7 @@ async def answer_with(scope: Scope, begun: Begun | None = None) -> HttpResponse:
 async def respond(scope: Scope, *, stream: bool) -> HttpResponse:
     """An answer as the client's HTTP response."""
     if scope.answer is None:
-        raise DecodeError("nothing was asked")
+        raise DecodeError("the request has no messages")
     scope.status = 200
     if stream:
         headers = reply_headers(scope)

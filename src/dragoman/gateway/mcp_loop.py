@@ -89,7 +89,7 @@ async def answer_in_loop(scope: Scope, wish: LoopOptions | None = None) -> HttpR
         return await answer_with(scope)  # no server: plain generation (mission D9)
     client_request = scope.client_request
     if client_request is None:
-        raise DecodeError("nothing was asked")
+        raise DecodeError("the request has no messages")
     if (client_request.request.choices or 1) > 1:
         raise DecodeError("one answer at a time with MCP tools")
     wish.limits = with_price(scope, client_request.request.model, wish.limits)
@@ -201,7 +201,7 @@ class UpstreamModel:
 
 def _with(client_request: ClientRequest | None, request: Request) -> ClientRequest:
     if client_request is None:
-        raise DecodeError("nothing was asked")
+        raise DecodeError("the request has no messages")
     # The client's own bytes do not hold our tools.
     return replace(client_request, request=replace(request, stream=True), same_wire=False)
 
@@ -251,7 +251,7 @@ class LoopAnswer:
     def __init__(self, scope: Scope, toolbox: McpToolbox, wish: LoopOptions) -> None:
         client_request = scope.client_request
         if client_request is None:
-            raise DecodeError("nothing was asked")
+            raise DecodeError("the request has no messages")
         self.dialect = find_dialect("canonical")
         self.as_is = False
         self.notes = Notes(scope.refuse)

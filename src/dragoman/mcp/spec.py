@@ -121,7 +121,7 @@ def check_url(url: object) -> str:
     if parts.scheme not in ("http", "https") or not host or malformed or len(url) > 2000:
         raise BadServerError("url: expected http://host[:port]/path or https://...")
     if "@" in parts.netloc:
-        raise BadServerError("url: a user name or password is not allowed")
+        raise BadServerError("url: it must not contain a user name or password")
     if classify_host(host) == "forbidden":
         raise BadServerError("url: this address is forbidden (link-local, multicast, reserved or cloud metadata)")
     return url

@@ -180,7 +180,7 @@ def _fit_extras(request: Request, profile: Profile, notes: Notes) -> Request:
     for key in profile.stream_keys:
         if not request.stream and kept.get(key) is not None:
             del kept[key]
-            notes.repaired((at, key), "it speaks of a stream, and there is none")
+            notes.repaired((at, key), "it is about streams, and this request has none")
     if profile.takes_betas is not None and isinstance(kept.get(BETA), str):
         _fit_betas(kept, profile.takes_betas, at, notes)
     for key, word in profile.spelling.items():

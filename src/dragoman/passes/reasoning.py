@@ -65,7 +65,7 @@ def _replay_parts(message: Message, i: int, model: str, profile: Profile, notes:
                 kept_there = profile.native or _is_sealed_later(message.parts[j + 1 :], model, profile)
                 replayed = _replay(part, model, profile, at, notes, kept_there=kept_there)
             else:
-                notes.dropped(at, "only an assistant thinks")
+                notes.dropped(at, "only turns of the assistant have thoughts")
         elif isinstance(part, Text | ToolCall | Image) and part.seal is not None:
             at = ((((ROOT, "messages"), i), "parts"), j)
             replayed = part if is_readable(part.seal, model, profile) else _unseal(part, at, notes)

@@ -28,7 +28,7 @@ def encode_citation(citation: Citation, at: At, notes: Notes) -> JsonObject | No
                 notes.dropped((at, key), "anthropic's citations have no span in the answer")
         if citation.quote is None:
             notes.invented((at, "quote"), "anthropic demands the quoted words: an empty text")
-        notes.invented((at, "extras"), "the type and index anthropic demands")
+        notes.invented((at, "extras"), "anthropic demands a type and an index")
         body: JsonObject = {
             "type": "web_search_result_location",
             "url": citation.url,

@@ -364,7 +364,7 @@ def _encode_tool_choice(body: JsonObject, request: Request, notes: Notes) -> Non
         if parallel is None or (parallel and not request.tools):
             return
         if not request.tools:
-            notes.dropped((ROOT, "parallel_calls"), "anthropic says it with the tool choice, and there are no tools")
+            notes.dropped((ROOT, "parallel_calls"), "anthropic has it in the tool choice, and there are no tools")
             return
         choice = ToolChoice(mode="auto")
     names = choice.names
@@ -431,7 +431,7 @@ def _encode_reasoning(body: JsonObject, request: Request, notes: Notes) -> None:
         thinking["display"] = DISPLAY_WORDS[setting.show]
     elif setting.show is not None:
         place: At = at if setting.effort is None else (at, "show")
-        notes.dropped(place, "anthropic says it beside the switch for thinking, which is not set")
+        notes.dropped(place, "anthropic has it beside the switch for thinking, which is not set")
     if setting.extras:
         add_extras(thinking, setting.extras, NAME, at, notes)
     if thinking:

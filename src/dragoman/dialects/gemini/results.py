@@ -133,7 +133,7 @@ def write_name(result: JsonObject, part: ToolResult, at: At, notes: Notes, names
     found = names.get(part.call_id)
     result["name"] = part.call_id if found is None else found
     if found is None:
-        notes.invented((at, "name"), "gemini demands one, and no call says it: its call id")
+        notes.invented((at, "name"), "gemini demands a name, and no call has it: the id of the call")
 
 
 def _gather(part: ToolResult, at: At, notes: Notes) -> tuple[str | None, list[JsonObject]]:

@@ -151,7 +151,7 @@ def encode_messages(messages: tuple[Message, ...], at: At, notes: Notes) -> list
     fast, whole = partial(_encode_fast, names), partial(_encode_message, names)
     turns = encode_turns(messages, 0, NAME, fast, whole, at, notes)
     if messages and not turns:
-        notes.dropped(at, "ollama can say nothing of it")
+        notes.dropped(at, "ollama has no form for it")
     return turns
 
 
@@ -226,7 +226,7 @@ def _encode_message(names: _CallNames, message: Message, at: At, notes: Notes) -
         if own:
             turns.append({"role": role, "content": ""})  # the Ollama request had this empty message
         else:
-            notes.dropped(at, "ollama can say nothing of it")
+            notes.dropped(at, "ollama has no form for it")
     if own:
         add_spelled(turns[0], message.extras)
     if message.extras:

@@ -232,7 +232,7 @@ def _encode_finish(finish: Finish | None, extras: Extras, called: bool, notes: N
         if "done" in extras.get(NAME, {}) or "done" in (spelled(extras, NAME, OMIT) or ()):
             return {}
         if called:
-            notes.invented(at, "ollama's turns with calls end so")
+            notes.invented(at, "ollama ends turns with calls by this word")
             return {"done_reason": FINISH_WORDS["tool_call"]}
         notes.altered(at, f"{NO_REASON}: {FINISH_WORDS['other']}")
         return {"done_reason": FINISH_WORDS["other"]}

@@ -313,7 +313,7 @@ def _encode_reasoning(body: JsonObject, request: Request, notes: Notes) -> None:
         add_extras({}, setting.extras, NAME, at, notes)
     _encode_think(body, setting, at, notes)
     if "think" not in body:
-        notes.dropped(at, "nothing of it is left that ollama could say: think is left out")
+        notes.dropped(at, "ollama has no form for the rest of it: think is left out")
 
 
 def _encode_think(body: JsonObject, setting: ReasoningSetting, at: At, notes: Notes) -> None:

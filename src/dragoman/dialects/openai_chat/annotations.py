@@ -36,7 +36,7 @@ def encode_annotations(part: Text, offset: int, at: At, notes: Notes) -> list[Js
         if annotation is not None:
             encoded.append(annotation)
     if part.citations and not encoded:
-        notes.dropped((at, "citations"), "none of them can be said")
+        notes.dropped((at, "citations"), "openai_chat has no form for any of them")
     return encoded
 
 

@@ -295,7 +295,7 @@ def encode_result(part: ToolResult, at: At, notes: Notes) -> JsonObject:
     if not blocks and spelled(part.extras, NAME, "~content") != "list":
         body["content"] = ""
         if parts:
-            notes.altered((at, "parts"), "nothing in it that openai_chat could say")
+            notes.altered((at, "parts"), "openai_chat has no form for any part of it")
     elif len(blocks) == 1 and blocks[0].keys() == {"type", "text"} and spelled(part.extras, NAME, "~content") != "list":
         body["content"] = blocks[0]["text"]
         if not body["content"]:

@@ -89,14 +89,14 @@ def encode_message(message: Message, at: At, notes: Notes) -> list[JsonObject]:
             add_extras(turn, message.extras, NAME, at, notes)
             finish_assistant(turn, message.extras)
         if says_nothing(turn) and not message.extras.get(NAME):
-            notes.dropped(at, "nothing in this turn that openai_chat could say")
+            notes.dropped(at, "openai_chat has no form for any part of this turn")
             return []
         return [turn]
     if message.role == "user" and any(isinstance(part, ToolResult) for part in message.parts):
         return _encode_mixed(message, at, notes)
     content = _encode_content(message, enumerate(message.parts), at, notes)
     if content is None and NAME not in message.extras:
-        notes.dropped(at, "nothing in this turn that openai_chat could say")
+        notes.dropped(at, "openai_chat has no form for any part of this turn")
         return []
     turn = {"role": message.role, "content": content}
     if content is None and spelled(message.extras, NAME, "~content") == "absent":

@@ -256,7 +256,7 @@ def encode_part(part: Part, at: At, notes: Notes, *, to_client: bool = False) ->
             return part.body
         case Refusal():
             block: JsonObject = {"type": "text", "text": part.text}
-            notes.altered(at, "only the assistant refuses: said as text")
+            notes.altered(at, "only the assistant has refusals: said as text")
             add_extras(block, part.extras, NAME, at, notes)
             return block
         case Opaque():

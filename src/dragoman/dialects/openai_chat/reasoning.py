@@ -252,9 +252,9 @@ def encode_detail(part: Reasoning, at: At, notes: Notes, *, to_client: bool = Tr
     if kind == "reasoning.encrypted":
         body["data"] = part.seal.value if part.seal is not None else ""
         if part.text:
-            notes.altered((at, "text"), "an encrypted thought has no words here")
+            notes.altered((at, "text"), "an encrypted thought has no text here")
         if part.summary:
-            notes.altered((at, "summary"), "an encrypted thought has no words here")
+            notes.altered((at, "summary"), "an encrypted thought has no text here")
     else:
         body[DETAIL_KEYS[kind]] = part.text
         signature = part.seal.value if part.seal is not None else spelled(part.extras, NAME, "~signature")

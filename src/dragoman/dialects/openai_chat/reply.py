@@ -341,7 +341,7 @@ def encode_finish(body: JsonObject, choice: Choice, at: At, notes: Notes, legacy
     finish = choice.finish
     at = (at, "finish")
     if finish is None and any_call(choice.parts):
-        notes.invented(at, "openai_chat's turns with calls end so")
+        notes.invented(at, "openai_chat ends turns with calls by this word")
         finish = Finish(reason="tool_call")
     elif finish is None and NAME not in choice.extras:
         notes.altered(at, f"{NO_REASON}: {FINISH_WORDS['other']}")

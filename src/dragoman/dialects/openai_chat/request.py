@@ -235,7 +235,7 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
     turns = encode_turns(request.messages, 0, NAME, encode_fast, encode_whole, at, notes)
     body["messages"] = turns
     if request.messages and not turns:
-        notes.dropped(at, "no turn left that openai_chat could say")
+        notes.dropped(at, "no turn is left that openai_chat has a form for")
     if unusual:  # only these can have named results or freeform calls
         if has_names(message for message, _ in unusual):
             note_lost_names(request.messages, NAME, notes)
@@ -338,7 +338,7 @@ def _encode_reasoning(body: JsonObject, request: Request, notes: Notes) -> None:
     at: At = (ROOT, "reasoning")
     word = _effort_word(setting, at, notes)
     if word is None:
-        notes.dropped(at, "openai_chat says how much to think in one word, and none is given")
+        notes.dropped(at, "openai_chat has one word for how much to think, and the request has none")
     else:
         body["reasoning_effort"] = word
         if setting.show is not None:
@@ -356,7 +356,7 @@ def _effort_word(setting: ReasoningSetting, at: At, notes: Notes) -> str | None:
     if setting.effort is not None:
         word = lowest_known(setting.effort, EFFORTS)
         if setting.budget is not None:
-            notes.dropped((at, "budget"), "openai_chat says it in one word: the effort")
+            notes.dropped((at, "budget"), "openai_chat has one word for it: the effort")
     elif setting.budget is not None:
         word = effort_of_budget(setting.budget)
         notes.altered((at, "budget"), f"openai_chat has no budget: effort {word}")

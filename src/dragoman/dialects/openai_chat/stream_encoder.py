@@ -313,7 +313,7 @@ class StreamEncoder:
             kind = detail_type(part)
             if kind == "reasoning.encrypted":
                 if not growing.pieces:
-                    self._notes.altered((growing.at, "text"), "an encrypted thought has no words here")
+                    self._notes.altered((growing.at, "text"), "an encrypted thought has no text here")
                 growing.pieces.append(text)
                 return
             detail: JsonObject = {"type": kind, DETAIL_KEYS.get(kind, "text"): text}
@@ -431,7 +431,7 @@ class StreamEncoder:
     def _end_text(self, choice: int, state: ChoiceState, growing: Growing, seal: Seal | None) -> None:
         state.texts += growing.length
         if growing.citations and not growing.cited:
-            self._notes.dropped((growing.at, "citations"), "none of them can be said")
+            self._notes.dropped((growing.at, "citations"), "openai_chat has no form for any of them")
         if not growing.length and (seal is None or state.sealed):
             self._notes.dropped(growing.at, "an empty text is said as nothing")
         elif seal is not None and state.sealed:

@@ -181,9 +181,9 @@ def encode_tools(body: JsonObject, request: Request, notes: Notes) -> None:
     elif tools:
         body["tools"] = tools
     elif request.tools:
-        notes.dropped(at, "no tool left that openai_chat could say")
+        notes.dropped(at, "no tool is left that openai_chat has a form for")
     else:
-        notes.altered(at, "openai_chat refuses an empty list of tools: not said")
+        notes.altered(at, "openai_chat refuses an empty list of tools: left out")
 
 
 def has_tools(body: JsonObject) -> bool:
@@ -221,7 +221,7 @@ def _encode_parameters(tool: Tool, at: At, notes: Notes) -> JsonObject | None:
         return NO_PARAMETERS
     if parameters.get("type") == "object" and "properties" not in parameters:
         # "object schema missing properties" (FIELD-CASES 63)
-        notes.altered((at, "parameters"), "openai_chat demands properties, if none: {}")
+        notes.altered((at, "parameters"), "openai_chat demands the key properties: an empty object")
         return {**parameters, "properties": {}}
     return parameters
 

@@ -190,7 +190,7 @@ def _words(role: Role, text: str) -> JsonObject:
 def _encode_message(message: Message, at: At, notes: Notes) -> list[JsonObject]:
     items = (_encode_turn if message.role == "assistant" else _encode_plain_turn)(message, at, notes)
     if message.parts and not items:
-        notes.dropped(at, "nothing of this turn can be said")
+        notes.dropped(at, "responses has no form for any part of this turn")
     return items
 
 

@@ -260,7 +260,7 @@ def _encode_input_part(part: Part, at: At, notes: Notes, demand_detail: bool) ->
         case Document():
             return _encode_document(part, at, notes)
         case Refusal():
-            notes.altered(at, "only the model refuses in responses: said as text")
+            notes.altered(at, "only the model has refusals in responses: said as text")
             block: JsonObject = {"type": "input_text", "text": part.text}
             if part.logprobs is not None:
                 notes.dropped((at, "logprobs"), "responses' input has no logprobs")
@@ -419,7 +419,7 @@ def encode_citations(part: Text, at: At, notes: Notes) -> list[JsonObject]:
         if body is not None:
             encoded.append(body)
     if part.citations and not encoded:
-        notes.dropped((at, "citations"), "none of them can be said")
+        notes.dropped((at, "citations"), "openai_chat has no form for any of them")
     return encoded
 
 

@@ -356,7 +356,7 @@ def _encode_reasoning(body: JsonObject, request: Request, notes: Notes) -> None:
     if encoded:
         body["reasoning"] = encoded
     else:
-        notes.dropped(at, "responses can say how much to think, not that")
+        notes.dropped(at, "responses has no switch for thinking, only an effort")
 
 
 def _effort(setting: ReasoningSetting, at: At, notes: Notes) -> str | None:
@@ -376,7 +376,7 @@ def _effort(setting: ReasoningSetting, at: At, notes: Notes) -> str | None:
             notes.dropped((at, "budget"), "responses has no budget beside the effort")
     if effort is None:
         if mode is not None:
-            notes.dropped((at, "mode"), "responses can say how much to think, not whether")
+            notes.dropped((at, "mode"), "responses has no switch for thinking, only an effort")
     elif mode != "auto":
         notes.altered((at, "mode"), "responses' effort leaves the rest to the model")
     return effort

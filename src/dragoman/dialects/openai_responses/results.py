@@ -76,7 +76,7 @@ def encode_result(part: ToolResult, at: At, notes: Notes) -> JsonObject:
 def _encode_output(part: ToolResult, at: At, notes: Notes) -> str | list[JsonObject]:
     parts, failed = part.parts, part.failed is True
     if not failed and parts and isinstance(parts[0], Text) and unmark_failed(parts[0].text) is not None:
-        notes.altered(at, "its text begins with our mark for a failed result, and will be read as one")
+        notes.altered(at, "its text begins with our mark for failed results, so it will be read as one")
     if spelled(part.extras, NAME, "~output") != "list":
         if not parts:
             return FAILED if failed else ""

@@ -135,7 +135,7 @@ class ConfigBook:
         self.check(text)
         typed, text = text, self.fill_in(text)
         if _KEPT.search(text):
-            raise ConfigError(str(self.source), "", "a [kept:...] word stands for no secret that is known")
+            raise ConfigError(str(self.source), "", "a [kept:...] word is unknown: write the secret itself")
         self._refuse_moved(old, typed, text)
         self.remember("file")
         self.write(text)

@@ -52,9 +52,9 @@ def read_again(
 def check_drops(old: Settings, new: Settings) -> None:
     """Refuses a file that no longer mentions its providers or its keys: most likely it was cut short."""
     if old.says_providers and not new.says_providers:
-        raise ConfigError(new.source, "providers", "there is none any more; if you mean that, say `demo = true`")
+        raise ConfigError(new.source, "providers", "none is left; if that is intended, write `demo = true`")
     if old.all_keys and not new.says_keys:
-        raise ConfigError(new.source, "client_keys", "there is none any more; if you mean that, say `client_keys = []`")
+        raise ConfigError(new.source, "client_keys", "none is left; if that is intended, write `client_keys = []`")
 
 
 class LastGood:

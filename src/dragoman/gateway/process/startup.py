@@ -68,7 +68,9 @@ def settle(options: ServeOptions, env: Mapping[str, str], source: str = "") -> S
         check_certificate(settings)
     for upstream in settings.upstreams:
         if upstream.base_url and _is_self(upstream.base_url, settings):
-            raise ConfigError(settings.source or "settings", upstream.name, "its base_url is this gateway itself")
+            raise ConfigError(
+                settings.source or "settings", upstream.name, "its base_url is this gateway's own address"
+            )
     return settings
 
 
@@ -123,7 +125,7 @@ def _read_secret_file(path: Path) -> bytes:
     except OSError as error:
         raise ConfigError(str(path), "", f"cannot be read or made: {error.strerror}") from error
     if len(found) < SHORTEST_SECRET:
-        raise ConfigError(str(path), "", "is no secret: delete it, and a new one is made")
+        raise ConfigError(str(path), "", "holds no valid secret: delete it, and the next start makes a new one")
     return found
 
 

@@ -58,7 +58,7 @@ async def serve_cache_new(gateway: Gateway, http: HttpRequest, match: Match) -> 
     }
     row = StoredResponse(id=shown["name"], messages=(), wire=dump_json(shown), input=data, created=now)
     if not await asyncio.to_thread(gateway.store.put, http.key_id, row):
-        raise UpstreamError(Failure(kind="too_large", status=413, message="too much to keep"))
+        raise UpstreamError(Failure(kind="too_large", status=413, message="the content is too large to be kept"))
     return json_response(shown)
 
 

@@ -197,7 +197,7 @@ async def serve_replay(gateway: Gateway, http: HttpRequest, match: Match) -> Htt
     asked = read_json(await http.read(), Replay)
     kept = gateway.xray.get(asked.id)
     if kept is None or not isinstance(kept.raw, bytes):
-        words = "no body of such a request is kept" if kept is None else "its body was too long to be kept"
+        words = "no body of this request is kept" if kept is None else "its body was too long to be kept"
         raise UpstreamError(Failure(kind="not_found", status=404, message=words))
     path, body = name_model(*translate_kept(kept, asked.dialect), asked.model)
     found = replayed_routes().find("POST", path)
@@ -265,7 +265,7 @@ async def serve_scenario(gateway: Gateway, http: HttpRequest, match: Match) -> H
     """A kept request as a file for `dragoman verify --scenarios FILE`. Keys in its texts are masked."""
     kept = gateway.xray.get(match.groups["id"])
     if kept is None or not isinstance(kept.request, Request):
-        raise UpstreamError(Failure(kind="not_found", status=404, message="no body of such a request is kept"))
+        raise UpstreamError(Failure(kind="not_found", status=404, message="no body of this request is kept"))
     return text_response(hide_secrets(write_scenario(kept.request, f"xray {kept.id}")))
 
 

@@ -132,7 +132,7 @@ async def serve_mcp_call(gateway: Gateway, http: HttpRequest, match: Match) -> H
     body = await read_object(gateway, http)
     server, tool, arguments = (body.get(name) for name in ("server", "tool", "arguments"))
     if not (isinstance(server, str) and isinstance(tool, str) and isinstance(arguments, dict)):
-        raise DecodeError("expected server, tool and arguments, an object")
+        raise DecodeError("expected an object with server, tool and arguments")
     call = ToolCall(id="console", name=f"{server}.{tool}", arguments=dump_text(arguments))
     try:
         result = await servers_of(gateway).make_toolbox([server]).run(call)

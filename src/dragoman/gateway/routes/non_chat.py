@@ -124,7 +124,7 @@ async def embed(gateway: Gateway, http: HttpRequest, dialect: Dialect, request: 
         big = len(answer.raw) > BIG_BYTES
         found = await off_loop(big, lambda: codec.decode_reply(load_json(answer.raw), answer.target.model))
         if len(found.rows) != len(request.inputs):
-            raise ValueError("not one for each")
+            raise ValueError("the number of vectors differs from the number of inputs")
         if isinstance(http.scope, Scope) and found.tokens is not None:
             http.scope.usage = Usage(input=found.tokens, output=0)
         return found

@@ -91,7 +91,7 @@ class VerifyBook:
     def start(self, verifier: Verifier, upstreams: Sequence[Upstream], scenarios: Sequence[str], who: str) -> int:
         """A ValueError while another one runs."""
         if any(not run.done for run in self.runs()):
-            raise ValueError("another run has not ended yet")
+            raise ValueError("a run is still going on: wait for its end")
         targets = verifier.list_targets(upstreams)
         run = VerifyRunView(
             id=int(time() * 1000),
