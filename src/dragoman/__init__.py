@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.convert import Converted, StreamConverter, convert, convert_failure, convert_reply, convert_stream
 from dragoman.errors import (
+    ArgumentError,
     AuthenticationError,
     BadRequestError,
     ConfigError,
@@ -61,10 +62,27 @@ _ELSEWHERE = {
     "embedding": "Client().embed(model, texts)",
     "OpenAI": "Client().openai",
     "AsyncOpenAI": "AsyncClient().openai",
+    "Router": "Client(aliases={name: [model, ...]})",
+    "token_counter": "Client().count_tokens(model, prompt)",
+    "completion_cost": "answer.cost",
+    "APIConnectionError": "ConnectionFailedError",
+    "APIError": "UpstreamError",
+    "APIStatusError": "UpstreamError",
+    "APITimeoutError": "RequestTimeoutError",
+    "ContentPolicyViolationError": "ContentFilterError",
+    "ContextWindowExceededError": "ContextTooLongError",
+    "InternalServerError": "ServerFailedError",
+    "NotFoundError": "ModelNotFoundError",
+    "OpenAIError": "DragomanError",
+    "PermissionDeniedError": "AuthenticationError",
+    "ServiceUnavailableError": "ServerFailedError",
+    "Timeout": "RequestTimeoutError",
+    "UnprocessableEntityError": "BadRequestError",
 }
 
 __all__ = [
     "Answer",
+    "ArgumentError",
     "AsyncClient",
     "AuthenticationError",
     "BadRequestError",

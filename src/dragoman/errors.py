@@ -9,6 +9,10 @@ class DragomanError(Exception):
     """The base of all exceptions that we raise on purpose."""
 
 
+class ArgumentError(DragomanError, TypeError):
+    """An argument of a call is wrong. Nothing was sent."""
+
+
 class DecodeError(DragomanError):
     """A body does not have the form of its dialect. Each caller adds its step to the path with `under`."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli import main
-from dragoman.cli.launch import PACKAGES, PROGRAMS, RunningGateway
+from dragoman.cli.launch import PACKAGES, PROGRAMS, ProgramSettings, RunningGateway, show
 from dragoman.cli.local_gateway import find_limits
 from dragoman.upstream.discovery import demo_upstream
 from tests.cli.terminal import answers
@@ -114,6 +114,16 @@ def test_what_is_printed_can_be_evaluated(tmp_path: Path) -> None:
         )
     assert json.loads(done.stdout) == [200, f"http://127.0.0.1:{house.port}", ["-p", "it's"]]
     assert done.returncode == 5
+
+
+def test_powershell_gets_settings_in_its_own_words(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = ProgramSettings(env={"A_URL": "http://x/'y"}, arguments=["--model", "m"], unset=("HTTP_PROXY",))
+    show("qwen", settings, ["it's"], powershell=True)
+    assert capsys.readouterr().out.splitlines() == [
+        "Remove-Item Env:HTTP_PROXY -ErrorAction SilentlyContinue",
+        "$env:A_URL = 'http://x/''y'",
+        "& 'qwen' '--model' 'm' 'it''s'",
+    ]
 
 
 @pytest.mark.parametrize("deaf", [False, True])

@@ -166,3 +166,33 @@ def test_a_package_that_is_missing_is_named_with_its_extra(
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr == f"dragoman {words[0]}: {package} is missing: pip install 'dragoman[{extra}]'\n"
+
+
+def test_help_is_a_word_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["help"]) == 0
+    assert "commands:" in capsys.readouterr().out
+    assert cli.main(["help", "ask"]) == 0
+    assert "usage: dragoman ask" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "cp437", "ascii"])
+def test_no_character_of_an_answer_ends_a_command(encoding: str, tmp_path: Path) -> None:
+    """Where a screen has an old encoding, as pipes have on Windows, an answer in Korean ended in a traceback."""
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONIOENCODING": encoding}
+    words = [*COMMAND, "ask", "\ud55c\uad6d ok?"]
+    done = subprocess.run(words, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"ok?" in done.stdout
+
+
+def test_files_and_pipes_are_utf_8_on_windows() -> None:
+    rows: list[tuple[bool, dict[str, str], str]] = [
+        (True, {}, "utf-8"),
+        (True, {"PYTHONIOENCODING": "cp1252"}, "cp1252"),
+        (False, {}, "cp1252"),
+    ]
+    for windows, env, encoding in rows:
+        stream = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
+        cli.allow_all_text(stream, env, windows=windows)
+        assert (stream.encoding, stream.errors) == (encoding, "replace")
+    cli.allow_all_text(io.StringIO(), {}, windows=True)  # a test's own stream stays as it is

@@ -163,3 +163,111 @@ def test_a_stream_may_be_a_variable() -> None:
 
     assert isinstance(ask(stream=False), dragoman.Answer)
     assert not isinstance(ask(stream=True), dragoman.Answer)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"temperature": "hot"}, "temperature: expected a number, found 'hot'"),
+        ({"max_tokens": "5"}, "max_tokens: expected a whole number, found '5'"),
+        ({"max_output": True}, "max_output: expected a whole number, found True"),
+        ({"max_output": 3, "max_tokens": 4}, "max_output and max_tokens are the same: give one of them"),
+        ({"stop": 5}, "stop: expected a text or a list of texts, found 5"),
+        ({"seed": "x"}, "seed: expected a whole number"),
+        ({"timeout_s": "5"}, "timeout_s: expected a number"),
+        ({"system": ["a"]}, "system: expected text"),
+        ({"options": "x"}, "options: expected a dict"),
+        ({"effort": -3}, "effort: expected a number of tokens of 0 or more"),
+        ({"tools": "get_weather"}, "tools: expected functions, toolboxes or tool objects, found 'get_weather'"),
+        ({"tools": [5]}, "tools: expected functions, toolboxes or tool objects, found 5"),
+        ({"tools": [{}]}, "tools: a tool has a name or a type"),
+        ({"tool_choice": 5}, "tool_choice: expected auto, none, required or a tool's name, found 5"),
+        ({"refuse": {"lots"}}, "refuse: expected some of"),
+        ({"temprature": 1}, "did you mean temperature"),
+    ],
+    ids=str,
+)
+def test_a_wrong_argument_is_named_and_nothing_is_sent(arguments: Any, message: str) -> None:
+    sent: list[object] = []
+    with dragoman.Client(env={}, on_event=sent.append) as client, pytest.raises(dragoman.ArgumentError) as caught:
+        client.chat("demo", "hello", **arguments)
+    assert message in str(caught.value)
+    assert isinstance(caught.value, TypeError)  # as Python's own
+    assert not sent
+
+
+def test_wrong_arguments_of_a_client_and_of_embed_are_named() -> None:
+    client: Any = dragoman.Client
+    for arguments, message in (
+        ({"keys": "sk"}, "keys: expected a dict"),
+        ({"max_retries": "2"}, "max_retries: expect"),
+    ):
+        with pytest.raises(dragoman.ArgumentError, match=message):
+            client(**arguments)
+    wrong: Any = None
+    with (
+        dragoman.Client(env={}) as made,
+        pytest.raises(dragoman.ArgumentError, match="text: expected a text or a list"),
+    ):
+        made.embed("demo", wrong)
+    with (
+        dragoman.Client(env={}) as made,
+        pytest.raises(dragoman.ArgumentError, match="model: expected text, found None"),
+    ):
+        made.chat(wrong, "hello")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("caht", "did you mean chat?"),
+        ("messages", "use client.chat(model, messages)"),
+        ("completions", "use client.openai.chat.completions"),
+        ("responses", "use client.openai.responses"),
+    ],
+)
+@pytest.mark.parametrize("kind", [dragoman.Client, dragoman.AsyncClient])
+def test_a_method_of_other_clients_leads_to_ours(kind: Any, name: str, message: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(kind(env={}), name)
+    assert message in str(caught.value)
+
+
+def test_what_openais_endpoints_lack_leads_to_ours() -> None:
+    with dragoman.Client(env={}) as client:
+        endpoints: list[Any] = [client.openai.chat.completions, client.openai.responses]
+        for endpoint in endpoints:
+            with pytest.raises(AttributeError, match=r"no parse, only create: use client.chat\(.*output=TYPE\)"):
+                endpoint.parse(model="demo")
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "message"),
+    [
+        ("dmeo", dragoman.ModelNotFoundError, "did you mean demo?"),
+        ("together_ai/meta-llama/Llama-3", dragoman.AuthenticationError, "set TOGETHER_API_KEY"),
+        ("azure/gpt", dragoman.ModelNotFoundError, "Azure OpenAI needs an address: Client('azure'"),
+        (
+            "bedrock/anthropic.claude-3",
+            dragoman.ModelNotFoundError,
+            "no upstream is called 'bedrock'; there are ollama",
+        ),
+    ],
+)
+def test_a_model_that_is_not_there_says_what_to_do(model: str, kind: type[Exception], message: str) -> None:
+    with dragoman.Client(env={}) as client, pytest.raises(kind) as caught:
+        client.chat(model, "hello")
+    assert message in str(caught.value)
+
+
+def test_litellms_names_of_upstreams_lead_there() -> None:
+    with dragoman.Client(env={}) as client:
+        assert client.upstreams.targets("ollama_chat/qwen3")[0][1].upstream.name == "ollama"
+
+
+@pytest.mark.parametrize("name", ["Timeout", "ContextWindowExceededError", "APIConnectionError", "NotFoundError"])
+def test_a_litellm_exception_names_ours(name: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(dragoman, name)
+    ours = str(caught.value).rpartition("use ")[2]
+    assert issubclass(getattr(dragoman, ours), dragoman.UpstreamError)

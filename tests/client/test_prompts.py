@@ -14,7 +14,7 @@ from dragoman.client.prompts import build
 from dragoman.errors import DragomanError
 from dragoman.model.messages import Document, Image, Message, Text, ToolCall, ToolResult
 from dragoman.model.reply import Choice, Reply
-from dragoman.model.request import OutputFormat, ReasoningSetting, Request, ToolChoice
+from dragoman.model.request import OutputFormat, ReasoningSetting, Request, Tool, ToolChoice
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
 
@@ -130,11 +130,32 @@ def test_effort_is_a_word_a_number_or_a_switch(effort: Any, setting: ReasoningSe
         ("required", ToolChoice(mode="required")),
         ("get_weather", ToolChoice(mode="required", names=("get_weather",))),
         (ToolChoice(mode="auto", names=("a",)), ToolChoice(mode="auto", names=("a",))),
+        ("any", ToolChoice(mode="required")),
+        ({"type": "function", "function": {"name": "a"}}, ToolChoice(mode="required", names=("a",))),
     ],
     ids=str,
 )
 def test_a_choice_of_tools(choice: Any, meant: ToolChoice) -> None:
     assert made(tool_choice=choice).tool_choice == meant
+
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        {"type": "function", "function": {"name": "f", "parameters": SCHEMA}},
+        {"type": "function", "name": "f", "parameters": SCHEMA},
+        {"name": "f", "input_schema": SCHEMA},
+        {"functionDeclarations": [{"name": "f", "parameters": SCHEMA}]},
+    ],
+    ids=["chat", "responses", "anthropic", "gemini"],
+)
+def test_a_tool_may_have_the_form_of_any_dialect(tool: dict[str, Any]) -> None:
+    (found,) = made(tools=[tool]).tools or ()
+    assert isinstance(found, Tool)
+    assert (found.name, found.parameters) == ("f", SCHEMA)
 
 
 def test_options_are_fields_of_a_request_or_keys_of_a_dialect() -> None:

@@ -7,8 +7,9 @@ one, write the module and add its name to `COMMANDS`. Only the command that was 
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Protocol, TextIO, cast
 
 from dragoman import __version__
@@ -67,6 +68,10 @@ class Command(Protocol):
 
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        allow_all_text(stream, os.environ, windows=os.name == "nt")
     try:
         code = run_words(words)
         sys.stdout.flush()  # a closed pipe shows here, not while the interpreter shuts down
@@ -153,6 +158,17 @@ def build_parser(names: Sequence[str]) -> Parser:
 
 def load_command(name: str) -> Command:
     return cast(Command, import_module(f"dragoman.cli.{name}"))
+
+
+def allow_all_text(stream: object, env: Mapping[str, str], *, windows: bool) -> None:
+    """No character ends a command: one that the screen cannot show becomes `?`. Windows gives files and pipes an old
+    encoding without most characters, so they get UTF-8 instead."""
+    if not isinstance(stream, TextIOWrapper):
+        return
+    if windows and not stream.isatty() and "PYTHONIOENCODING" not in env:
+        stream.reconfigure(encoding="utf-8", errors="replace")
+    elif stream.errors == "strict":
+        stream.reconfigure(errors="replace")
 
 
 def silence_when_closed(stream: TextIO) -> None:

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     except ConfigError as error:
         print(f"{paint('dragoman check:', 'red', sys.stderr)} {error}", file=sys.stderr)
         return MISCONFIGURED
-    print(f"{settings.source or 'no file'}: good")
+    print(f"{settings.source}: good" if settings.source else "good: there is no file, so the defaults are used")
     needed = "needed" if access.keys.needed else "not needed"
     print(f"  listens on {settings.host}:{settings.port}, client keys {needed}")
     for upstream in settings.upstreams:

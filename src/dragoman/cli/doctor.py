@@ -60,9 +60,7 @@ def look(args: argparse.Namespace) -> Iterator[Finding]:
         settings = load(args.config)
         yield Finding("ok", "configuration", settings.source or "none: dragoman serves what it finds on this machine")
     except ConfigError as error:
-        yield Finding(
-            "wrong", "configuration", str(error), "`dragoman check` shows the line; `dragoman init` writes a new file"
-        )
+        yield Finding("wrong", "configuration", str(error), "mend the file, or write a new one: dragoman init NEW.toml")
     if settings is None:
         return
     yield look_at_port(settings)

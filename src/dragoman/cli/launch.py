@@ -200,7 +200,8 @@ def run(args: argparse.Namespace) -> int:
             return complain(str(error), 1)
         if not is_answering(url):
             print(f"# no gateway answers at {url} yet: start one with `dragoman serve`", file=sys.stderr)
-        show(args.program, PROGRAMS[args.program](gateway), args.rest)
+        powershell = os.name == "nt" and "MSYSTEM" not in os.environ  # Git Bash sets it
+        show(args.program, PROGRAMS[args.program](gateway), args.rest, powershell=powershell)
         return 0
     found = shutil.which(args.program)
     if found is None:
@@ -328,9 +329,22 @@ def stop_program(process: "subprocess.Popen[bytes]") -> None:
     timer.start()
 
 
-def show(program: str, settings: ProgramSettings, rest: list[str]) -> None:
+def show(program: str, settings: ProgramSettings, rest: list[str], *, powershell: bool) -> None:
+    """Prints the settings as lines for a shell: that of Unix (also in Git Bash), or PowerShell."""
+    words = [program, *settings.arguments, *rest]
+    if powershell:
+        for name in settings.unset:
+            print(f"Remove-Item Env:{name} -ErrorAction SilentlyContinue")
+        for name, value in settings.env.items():
+            print(f"$env:{name} = {quote_for_powershell(value)}")
+        print(f"& {' '.join(map(quote_for_powershell, words))}")
+        return
     if settings.unset:
         print(f"unset {' '.join(settings.unset)}")
     for name, value in settings.env.items():
         print(f"export {name}={shlex.quote(value)}")
-    print(shlex.join([program, *settings.arguments, *rest]))
+    print(shlex.join(words))
+
+
+def quote_for_powershell(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"  {'goes to' if i == 0 else 'if that fails,'} {target.upstream.name}/{target.model}{effort}")
     if not found.targets:
         nearest = find_nearest(routes, args.model)
-        advice = [f"the nearest names are {', '.join(nearest)}"] if nearest else []
+        advice = [f"did you mean {' or '.join(nearest)}?"] if nearest else []
         advice += [*filter(None, [hint_key(routes, args.model)]), "`dragoman models` lists what there is"]
         for line in advice:
             print(f"  {line}")

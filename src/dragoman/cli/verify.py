@@ -244,9 +244,12 @@ def misused(message: str) -> int:
 
 def show_list(targets: list["VerifyTarget"], scenarios: tuple["Scenario", ...]) -> None:
     print("targets")
+    names = max((len(target.name) for target in targets), default=0)
+    dialects = max((len(target.dialect) for target in targets), default=0)
     for target in targets:
-        why = paint(f"  SKIP: {target.skip}", "dim", sys.stdout) if target.skip else ""
-        print(f"  {target.name}  {target.dialect}  {target.model}{why}")
+        why = paint(f"SKIP: {target.skip}", "dim", sys.stdout) if target.skip else ""
+        words = "  ".join(word for word in (target.model, why) if word)
+        print(f"  {target.name.ljust(names)}  {target.dialect.ljust(dialects)}  {words}")
     print("scenarios")
     width = max(len(scenario.name) for scenario in scenarios)
     for scenario in scenarios:

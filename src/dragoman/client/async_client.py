@@ -6,7 +6,7 @@ import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from types import TracebackType
-from typing import Any, Literal, NoReturn, SupportsIndex, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, SupportsIndex, TypeVar, Unpack, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,13 +25,13 @@ from dragoman.client.answers import (
     take_late,
     whole_reply,
 )
-from dragoman.client.openai_style import AsyncOpenAI
-from dragoman.client.prompts import BuiltRequest, ChatOptions, Prompt, build, read_refuse
+from dragoman.client.openai_style import AsyncOpenAI, explain_name
+from dragoman.client.prompts import BuiltRequest, ChatOptions, Prompt, build, check_values, read_refuse
 from dragoman.client.services import Count, ModelInfo, count_tokens, embed, list_models, speak
 from dragoman.client.upstreams import GATEWAY, ClientUpstreams, NetworkOptions, choose_upstreams
 from dragoman.dialects import CANONICAL, find_dialect
 from dragoman.dialects._base import Dialect
-from dragoman.errors import UpstreamError
+from dragoman.errors import ArgumentError, UpstreamError
 from dragoman.exchange import ClientRequest, UpstreamCall
 from dragoman.failure import Failure
 from dragoman.model.events import Event
@@ -74,6 +74,11 @@ class AsyncClient:
     AsyncClient(base_url="http://127.0.0.1:20006")     a running gateway
     """
 
+    if not TYPE_CHECKING:  # a type checker has to see which names there are
+
+        def __getattr__(self, name: str) -> Any:
+            raise explain_name(self, name)
+
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise TypeError("a client has connections, so it cannot be copied or pickled: make one in each process")
 
@@ -104,6 +109,9 @@ class AsyncClient:
         False for a direct connection (default: HTTPS_PROXY and the like). `ca_file`: trusted certificates.
         `max_retries`: how often a request that failed is sent again (default: 2; a gateway retries by itself).
         `on_event`: called with every request that is sent, answered or failed."""
+        if keys is not None and not isinstance(keys, Mapping):
+            raise ArgumentError("keys: expected a dict, for example {'openai': 'sk-...'}")
+        check_values({"max_retries": max_retries, "timeout_s": timeout_s})
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._transport = Transport()
         self._sender = Sender(self._transport)
@@ -255,6 +263,8 @@ class AsyncClient:
     ) -> list[float] | list[list[float]]:
         """The vector of a text, or those of several texts. `size`: numbers in a vector, if there is a choice."""
         self._bind_loop()
+        if not isinstance(text, str | list | tuple):
+            raise ArgumentError(f"text: expected a text or a list of texts, found {text!r}")
         rows = await embed(self, model, [text] if isinstance(text, str) else list(text), size=size, timeout_s=timeout_s)
         return rows[0] if isinstance(text, str) else rows
 

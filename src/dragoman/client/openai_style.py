@@ -230,6 +230,11 @@ def _open_carrier(answer: OpenAnswer, dialect: Dialect) -> StateCarrier | None:
 class AsyncEndpoint:
     """One of OpenAI's APIs, for every provider."""
 
+    if not TYPE_CHECKING:  # a type checker has to see which names there are
+
+        def __getattr__(self, name: str) -> Any:
+            raise explain_endpoint(name)
+
     def __init__(self, client: "AsyncClient", dialect: str) -> None:
         self._client = client
         self._name = dialect
@@ -295,6 +300,36 @@ def explain_missing(name: str) -> AttributeError:
     """OpenAI's client has more APIs than two. Some of them are methods of ours."""
     instead = f": use client.{_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
     return AttributeError(f"client.openai has chat.completions and responses, and no {name}{instead}")
+
+
+# What other packages call a method of a client, and ours.
+_METHODS = {
+    "acompletion": "chat(model, messages)",
+    "completion": "chat(model, messages)",
+    "completions": "openai.chat.completions",
+    "embeddings": "embed(model, texts)",
+    "generate": "chat(model, prompt)",
+    "messages": "chat(model, messages)",
+    "responses": "openai.responses",
+}
+
+
+def explain_name(client: object, name: str) -> AttributeError:
+    """For a name that a client does not have."""
+    near = get_close_matches(name, [known for known in dir(type(client)) if known[0] != "_"], 1)
+    hint = f": use client.{_METHODS[name]}" if name in _METHODS else f"; did you mean {near[0]}?" if near else ""
+    return AttributeError(f"{type(client).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=None)
+
+
+_NOT_HERE = {
+    "parse": "use client.chat(model, messages, output=TYPE) and .parsed",
+    "stream": "use create(stream=True)",
+}
+
+
+def explain_endpoint(name: str) -> AttributeError:
+    hint = f": {_NOT_HERE[name]}" if name in _NOT_HERE else ""
+    return AttributeError(f"client.openai has no {name}, only create{hint}")
 
 
 class AsyncOpenAI:

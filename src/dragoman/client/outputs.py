@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from dragoman.errors import DecodeError, DragomanError
+from dragoman.errors import ArgumentError, DecodeError
 from dragoman.json_schema.check import check_for, find_violation
 from dragoman.jsontypes import Json, JsonObject, dump_json, load_json
 from dragoman.model.request import OutputFormat
@@ -24,11 +24,11 @@ def output_format(output: Any) -> OutputFormat:
         return output
     if isinstance(output, Mapping):
         for fault in check_for(output).faults:
-            raise DragomanError(f"this is no JSON Schema: {fault}")
+            raise ArgumentError(f"this is no JSON Schema: {fault}")
         title = output.get("title")
         return OutputFormat(type="json_schema", schema=dict(output), name=_word(title if title else "answer"))
     if isinstance(output, str | bytes | int | float | list | tuple | set):
-        raise DragomanError(f"output: expected a type, a JSON Schema or 'json', found {output!r}")
+        raise ArgumentError(f"output: expected a type, a JSON Schema or 'json', found {output!r}")
     schema, wrapped = schema_of(output)
     name = "answer" if wrapped else _word(get_type_name(output))
     return OutputFormat(type="json_schema", schema=schema, name=name, strict=True)

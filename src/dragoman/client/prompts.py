@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from dragoman.client.outputs import output_format
 from dragoman.dialects import NAMES, USUAL, find_dialect
-from dragoman.errors import DecodeError, DragomanError
+from dragoman.errors import ArgumentError, DecodeError, DragomanError
 from dragoman.jsontypes import JsonObject, copy_json
 from dragoman.model.messages import Document, Image, Message, Part, Role, Text
 from dragoman.model.request import (
@@ -29,7 +29,7 @@ from dragoman.model.request import (
 from dragoman.note_ranks import check_words
 from dragoman.notes import Notes, Refusable
 from dragoman.tools.results import File, make_part_from_bytes, sniff_media_type
-from dragoman.tools.toolbox import Toolbox, make_toolbox
+from dragoman.tools.toolbox import RunnableTool, Toolbox, make_toolbox
 from dragoman.wire import WireRequest
 
 Picture: TypeAlias = str | bytes | PathLike[str] | Image
@@ -44,7 +44,7 @@ class ChatOptions(TypedDict, total=False):
 
     system: str
     tools: Any  # callables, FunctionTools, toolboxes, Tool values, OpenAI tool objects; one or a list
-    tool_choice: "str | ToolChoice"  # auto, none, required, or a tool's name
+    tool_choice: "str | ToolChoice | Mapping[str, Any]"  # auto, none, required, a tool's name, or an OpenAI object
     images: "Sequence[Picture]"  # paths, URLs, bytes
     files: "Sequence[str | bytes | PathLike[str] | Document]"
     effort: "str | int | bool"  # a level such as "low", a budget in tokens, or False
@@ -94,21 +94,54 @@ _KNOWN_ELSEWHERE = {
 }
 
 
+_TEXT, _WHOLE, _NUMBER = ((str,), "text"), ((int,), "a whole number"), ((int, float), "a number")
+_EXPECTED: dict[str, tuple[tuple[type, ...], str]] = {
+    "model": _TEXT,
+    "system": _TEXT,
+    "max_output": _WHOLE,
+    "max_tokens": _WHOLE,
+    "top_k": _WHOLE,
+    "seed": _WHOLE,
+    "max_retries": _WHOLE,
+    "temperature": _NUMBER,
+    "top_p": _NUMBER,
+    "timeout_s": _NUMBER,
+    "stop": ((str, list, tuple), "a text or a list of texts"),
+    "options": ((Mapping,), "a dict"),
+    "effort": ((str, int), "a level such as 'low', a number of tokens, or False"),
+}
+
+
+def check_values(values: Mapping[str, object]) -> None:
+    """A value of the wrong type is an error that names its argument. Otherwise a server would refuse it, or not."""
+    for name, value in values.items():
+        types, words = _EXPECTED.get(name, ((), ""))
+        if types and value is not None and (
+            not isinstance(value, types) or (isinstance(value, bool) and name != "effort")
+        ):  # fmt: skip
+            raise ArgumentError(f"{name}: expected {words}, found {value!r}")
+    if values.get("max_output") not in (None, values.get("max_tokens", values.get("max_output"))):
+        raise ArgumentError("max_output and max_tokens are the same: give one of them")
+
+
 def check_options(chat_options: ChatOptions) -> None:
     for name in sorted(set(chat_options) - set(ChatOptions.__annotations__)):
         if name in _KNOWN_ELSEWHERE:
-            raise DragomanError(f"no such option: {name}; {_KNOWN_ELSEWHERE[name]}")
+            raise ArgumentError(f"no such option: {name}; {_KNOWN_ELSEWHERE[name]}")
         if name in _FIELDS:
-            raise DragomanError(f"no such option: {name}; use options={{{name!r}: ...}}")
+            raise ArgumentError(f"no such option: {name}; use options={{{name!r}: ...}}")
         known = [*ChatOptions.__annotations__, "output"]
         near = get_close_matches(name, known, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-        raise DragomanError(f"no such option: {name}; {hint} (and in `options` every field of Request)")
+        raise ArgumentError(f"no such option: {name}; {hint} (and in `options` every field of Request)")
 
 
 def build(model: str, prompt: Prompt, chat_options: ChatOptions, output: Any = None) -> BuiltRequest:
     """`output`: a type, a JSON Schema, or "json"."""
     check_options(chat_options)
+    check_values({"model": model, **chat_options})
+    if model is None:
+        raise ArgumentError("model: expected text, found None")
     declared, toolbox = split_tools(chat_options.get("tools"))
     stop = chat_options.get("stop")
     max_output = chat_options.get("max_output")
@@ -139,7 +172,7 @@ def read_refuse(words: Iterable[Refusable]) -> frozenset[Refusable]:
     try:
         return cast(frozenset[Refusable], check_words(words))
     except ValueError as error:
-        raise DragomanError(str(error)) from error
+        raise ArgumentError(str(error)) from error
 
 
 # ---------------------------------------------------------------- messages
@@ -178,7 +211,7 @@ def _messages(prompt: Any) -> list[Message]:
         case _ if isinstance(prompt, Iterable):
             return [message for one in _grouped(prompt) for message in one]
         case _:
-            raise DragomanError(f"a prompt is text, a message or a list of them, not {type(prompt).__name__}")
+            raise ArgumentError(f"a prompt is text, a message or a list of them, not {type(prompt).__name__}")
 
 
 def _grouped(prompt: Iterable[Any]) -> Iterable[list[Message]]:
@@ -251,6 +284,8 @@ def _read(path: str | PathLike[str]) -> bytes:
 
 def split_tools(tools: Any) -> tuple[tuple[AnyTool, ...], Toolbox]:
     """The tools that are only declared (the caller runs them), and a toolbox of the tools that we can run."""
+    if isinstance(tools, str | bytes):
+        raise ArgumentError(f"tools: expected functions, toolboxes or tool objects, found {tools!r}")
     if tools is None or not isinstance(tools, Iterable) or isinstance(tools, Toolbox):
         one = [] if tools is None else [tools]
         if isinstance(tools, Toolbox):
@@ -264,21 +299,53 @@ def split_tools(tools: Any) -> tuple[tuple[AnyTool, ...], Toolbox]:
         if isinstance(tool, Tool | CustomTool | ServerTool):
             declared.append(tool)
         elif isinstance(tool, Mapping):
-            body: JsonObject = {"model": "", "messages": [], "tools": [copy_json(dict(tool))]}
-            declared.extend(find_dialect(USUAL).decode_request(WireRequest(body=body), Notes()).tools or ())
-        else:
+            declared.extend(read_tool(tool))
+        elif callable(tool) or isinstance(tool, RunnableTool | Toolbox):
             runnable.append(tool)
+        else:
+            raise ArgumentError(f"tools: expected functions, toolboxes or tool objects, found {tool!r}")
     return tuple(declared), make_toolbox(runnable)
 
 
-def _choice(choice: str | ToolChoice | None) -> ToolChoice | None:
+def read_tool(tool: Mapping[str, Any]) -> tuple[AnyTool, ...]:
+    """A tool as the request of some dialect has it: OpenAI's form, or else the first dialect that understands it."""
+    if not tool:
+        raise ArgumentError("tools: a tool has a name or a type, found {}")
+    usual = _decode_tool(tool, USUAL)
+    if any(isinstance(found, ServerTool) for found in usual):
+        for name in NAMES:
+            found = _decode_tool(tool, name)
+            if found and all(isinstance(each, Tool) and each.parameters is not None for each in found):
+                return found
+    return usual
+
+
+def _decode_tool(tool: Mapping[str, Any], dialect: str) -> tuple[AnyTool, ...]:
+    body: JsonObject = {"model": "", "messages": [], "tools": [copy_json(dict(tool))]}
+    try:
+        return find_dialect(dialect).decode_request(WireRequest(body=body), Notes()).tools or ()
+    except DecodeError:
+        if dialect == USUAL:
+            raise
+        return ()
+
+
+def _choice(choice: str | ToolChoice | Mapping[str, Any] | None) -> ToolChoice | None:
     match choice:
         case None | ToolChoice():
             return choice
         case "auto" | "none" | "required":
             return ToolChoice(mode=choice)
-        case _:
+        case "any":  # as Anthropic and Mistral say it
+            return ToolChoice(mode="required")
+        case str():
             return ToolChoice(mode="required", names=(choice,))
+        case Mapping():
+            body: JsonObject = {"model": "", "messages": [], "tool_choice": copy_json(dict(choice))}
+            found = find_dialect(USUAL).decode_request(WireRequest(body=body), Notes()).tool_choice
+            if isinstance(found, ToolChoice):
+                return found
+    raise ArgumentError(f"tool_choice: expected auto, none, required or a tool's name, found {choice!r}")
 
 
 # ---------------------------------------------------------------- options
@@ -292,6 +359,8 @@ def _reasoning(effort: str | int | bool | None) -> ReasoningSetting | None:
             return ReasoningSetting(mode="on")
         case False | "off" | "none" | 0:
             return ReasoningSetting(mode="off")
+        case int() if effort < 0:
+            raise ArgumentError(f"effort: expected a number of tokens of 0 or more, found {effort}")
         case int():
             return ReasoningSetting(mode="on", budget=effort)
         case _:
@@ -309,11 +378,11 @@ def add_options(request: Request, options: Mapping[str, Any]) -> Request:
         elif name in _FIELDS:
             fields[name] = value
         else:
-            raise DragomanError(f"options: no such field {name!r}; there are {', '.join(sorted(_FIELDS))}")
+            raise ArgumentError(f"options: no such field {name!r}; there are {', '.join(sorted(_FIELDS))}")
     try:
         read = {name: to_type(value, _types()[name]) for name, value in fields.items()}
     except ValueError as error:
-        raise DragomanError(f"options: {error}") from error
+        raise ArgumentError(f"options: {error}") from error
     return replace(request, extras=extras, **read) if fields or options else request
 
 

@@ -28,10 +28,10 @@ from typing import (
 from dragoman.agent.steps import Limits, Step
 from dragoman.client.answers import Answer, AsyncStream, RunAnswer, StreamEvent
 from dragoman.client.async_client import AsyncClient
-from dragoman.client.openai_style import AsyncEndpoint, OpenAIStream, explain_missing
+from dragoman.client.openai_style import AsyncEndpoint, OpenAIStream, explain_endpoint, explain_missing, explain_name
 from dragoman.client.prompts import ChatOptions, Prompt
 from dragoman.client.services import Count, ModelInfo
-from dragoman.errors import DragomanError
+from dragoman.errors import ArgumentError, DragomanError
 from dragoman.read_struct import suggest
 from dragoman.upstream.speech import Sound
 
@@ -220,11 +220,16 @@ class Client:
     def __init__(self, *args: Any, **options: Any) -> None:
         known = inspect.signature(AsyncClient).parameters
         if unknown := [name for name in options if name not in known]:
-            raise TypeError(f"Client() takes no argument {unknown[0]!r}; {suggest(unknown[0], known)}")
+            raise ArgumentError(f"Client() takes no argument {unknown[0]!r}; {suggest(unknown[0], known)}")
         self._loop_thread = LoopThread()
         self._client = AsyncClient(*args, **options)
         self.upstreams = self._client.upstreams
         self._finalizer = weakref.finalize(self, self._loop_thread.finish, self._client.close)
+
+    if not TYPE_CHECKING:  # a type checker has to see which names there are
+
+        def __getattr__(self, name: str) -> Any:
+            raise explain_name(self, name)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise TypeError("a Client has connections, so it cannot be copied or pickled: make one in each process")
@@ -351,6 +356,11 @@ class Client:
 
 class Endpoint:
     """One of OpenAI's APIs, for every provider."""
+
+    if not TYPE_CHECKING:  # a type checker has to see which names there are
+
+        def __getattr__(self, name: str) -> Any:
+            raise explain_endpoint(name)
 
     def __init__(self, owner: Client, loop_thread: LoopThread, inner: AsyncEndpoint) -> None:
         self._owner, self._loop_thread, self._inner = owner, loop_thread, inner

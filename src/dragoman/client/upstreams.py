@@ -6,6 +6,7 @@ A client made without arguments has every kind of server whose key is in the env
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -83,9 +84,10 @@ class ClientUpstreams(Struct, kw_only=True):
         if self.only == GATEWAY:
             return Target(_at_gateway(self.all[0], name, own_form=self.own_form), name)
         first, _, rest = name.partition("/")
-        for upstream in self.all:
-            if rest and upstream.name == first:
-                return Target(upstream, rest)
+        for prefix in (first, KIND_ALIASES.get(first)):
+            for upstream in self.all:
+                if rest and upstream.name == prefix:
+                    return Target(upstream, rest)
         if self.only is not None:
             return Target(self.all[0], name)
         kind = kind_of_model(name)
@@ -95,12 +97,21 @@ class ClientUpstreams(Struct, kw_only=True):
         raise UpstreamError(self._explain_missing(name, kind))
 
     def _explain_missing(self, model: str, kind: str | None) -> Failure:
-        row = load_rows().kinds.get(kind or "")
+        kinds = load_rows().kinds
+        prefix, _, rest = model.partition("/")
+        row = (kinds.get(KIND_ALIASES.get(prefix, prefix)) if rest else None) or kinds.get(kind or "")
+        if row is not None and "{" in row.base_url:
+            return _no_model(model, f"{row.title} needs an address: Client({row.name!r}, api_key=..., base_url=...)")
         if row is not None and row.keys:
             message = f"{model} needs a key for {row.title}: set {row.keys[0]}, or Client(keys={{{row.name!r}: ...}})"
             return Failure(kind="unauthenticated", status=401, code="no_key", message=message)
         known = ", ".join(upstream.name for upstream in self.all)
-        return _no_model(model, f"put the upstream's name in front, for example ollama/{model}; there are {known}")
+        if rest:
+            return _no_model(model, f"no upstream is called {prefix!r}; there are {known}")
+        near = get_close_matches(model, [name for upstream in self.all for name in upstream.models], 1)
+        hint = f"did you mean {near[0]}? If not, " if near else ""
+        advice = f"put the upstream's name in front, for example ollama/{model}; there are {known}"
+        return _no_model(model, hint + advice)
 
 
 def choose_upstreams(

@@ -486,7 +486,7 @@ def no_model(now: Generation, name: str, holder: Holder | None, request: Request
     words = f"there is no model {name[:200]!r} here"
     nearest = find_nearest(now.routes, name) if is_legal_model(name) else []
     if nearest := [model for model in nearest if may_use(now, holder, model)]:
-        words += f"; the nearest are {', '.join(nearest)}"
+        words += f"; did you mean {' or '.join(nearest)}?"
     if hint := hint_key(now.routes, name) if is_legal_model(name) else "":
         words += f"; {hint}"
     if holder is None or holder.free_models:

@@ -19,7 +19,19 @@ from dragoman.upstream.profiles import Kind, find_kind, load_rows
 from dragoman.upstream.spec import DEMO, Timeouts, Upstream
 
 DEFAULT_KIND = "compatible"
-KIND_ALIASES = {"google": "gemini", "openai-compatible": DEFAULT_KIND, "llama.cpp": "llamacpp", "grok": "xai"}
+KIND_ALIASES = {
+    "google": "gemini",
+    "openai-compatible": DEFAULT_KIND,
+    "llama.cpp": "llamacpp",
+    "grok": "xai",
+    # as LiteLLM spells them
+    "fireworks_ai": "fireworks",
+    "hosted_vllm": "vllm",
+    "lm_studio": "lmstudio",
+    "ollama_chat": "ollama",
+    "together_ai": "together",
+    "vertex_ai": "vertex",
+}
 PORTS = {"ollama": 11434, "lmstudio": 1234, "vllm": 8000, "llamacpp": 8080}  # of servers on this machine
 LOCAL = tuple(PORTS)
 BASE_URL = re.compile(r"https?://[^\s/@?#]+[^\s#@]*")
