@@ -118,6 +118,7 @@ ON_FIRST_USE = {
     "gateway.process.server": {"uvloop"},
     "json_schema.clean": {"jsonschema_rs"},
     "json_schema.check": {"jsonschema_rs"},  # for the type checker only
+    "client.openai_style": {"openai"},  # for the type checker only
     "testing.pytest_plugin": {"pytest"},  # which loads it
 }
 

@@ -28,6 +28,14 @@ client.chat("m", "hi", temprature=1.0)
 reveal_type(client.chat("m", "hi", output=City).parsed)
 reveal_type(client.run("m", "hi", output=City).parsed)
 reveal_type(client.chat("m", "hi", stream=True))
+reveal_type(client.stream("m", "hi", output=City).answer().parsed)
+reveal_type(client.chat("m", "hi", output=City, stream=True).answer().parsed)
+reveal_type(client.openai.chat.completions.create(model="m", messages=[]).choices[0].message.content)
+reveal_type(client.openai.responses.create(model="m", input="hi").output_text)
+reveal_type(client.openai.responses.create(model="m", input="hi").notes)
+for chunk in client.openai.chat(model="m", messages=[], stream=True):
+    reveal_type(chunk.choices[0].delta.role)
+client.openai.chat(model="m", messages=[]).choises
 reveal_type(client.embed("m", "hi"))
 """
 
@@ -40,11 +48,15 @@ def test_a_type_checker_knows_the_arguments_and_the_result(tmp_path: Path) -> No
         '"base_ulr"',
         '"temprature"',
         '"program.City"',
-        '"dragoman.client.sync_client.Stream"',
+        '"dragoman.client.sync_client.Stream[Any]"',
+        '"str | None"',
+        '"tuple[dragoman.notes.Note, ...]"',
+        "Literal['assistant']",
+        '"ChatAnswer" has no attribute "choises"',
         "list[float]",
     ):
         assert words in said.replace("builtins.", ""), said
-    assert said.count('Revealed type is "program.City"') == 2
+    assert said.count('Revealed type is "program.City"') == 4
 
 
 @pytest.mark.parametrize(

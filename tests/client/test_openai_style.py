@@ -43,7 +43,7 @@ def ask(text: str) -> list[dict[str, Any]]:
 def test_a_completion(name: str) -> None:
     async def main() -> None:
         async with room(name) as (client, _, model):
-            made = await client.openai.chat(model=model, messages=ask("say pong"), max_tokens=100)
+            made: Any = await client.openai.chat(model=model, messages=ask("say pong"), max_tokens=100)
             ChatCompletion.model_validate(made.model_dump())
             assert made.choices[0].message.content == "pong"
             assert made.choices[0].finish_reason == "stop"
@@ -59,7 +59,7 @@ def test_a_completion(name: str) -> None:
 def test_tools_there_and_back_in_its_form(name: str) -> None:
     async def main() -> None:
         async with room(name) as (client, _, model):
-            create = client.openai.chat.completions.create
+            create: Any = client.openai.chat.completions.create
             messages = ask("get_weather in Oslo")
             first = await create(model=model, messages=messages, tools=TOOLS)
             assert first.choices[0].finish_reason == "tool_calls"
@@ -82,7 +82,7 @@ def test_chunks(name: str) -> None:
     async def main() -> None:
         async with room(name) as (client, _, model):
             usage = {"include_usage": True}
-            stream = await client.openai.chat(
+            stream: Any = await client.openai.chat(
                 model=model, messages=ask("count to 9"), stream=True, stream_options=usage
             )
             chunks = [chunk async for chunk in stream]
@@ -99,7 +99,7 @@ def test_chunks(name: str) -> None:
 def test_the_responses_api_too(name: str) -> None:
     async def main() -> None:
         async with room(name) as (client, _, model):
-            made = await client.openai.responses.create(model=model, input="say pong")
+            made: Any = await client.openai.responses.create(model=model, input="say pong")
             Response.model_validate(made.model_dump())
             assert made.output[0].content[0].text == made.output_text == "pong"
             assert isinstance(made, Response)
@@ -117,7 +117,7 @@ def test_errors_are_raised() -> None:
             with pytest.raises(DecodeError):
                 await client.openai.chat(model=model, messages="no list")
             provider.next(faults.cut(after=8))
-            stream = await client.openai.chat(model=model, messages=ask("count to 30"), stream=True)
+            stream: Any = await client.openai.chat(model=model, messages=ask("count to 30"), stream=True)
             await anext(stream)
 
             async def drain() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import dragoman
 from dragoman.upstream.spec import Upstream
@@ -16,7 +17,7 @@ def _groq(url: str) -> Upstream:
 
 def test_the_client_asks_as_often_as_answers_are_wanted() -> None:
     with faultline(whole("one"), whole("two")) as line, dragoman.Client(upstreams=[_groq(line.url)]) as client:
-        made = client.openai.chat.completions.create(model="m", messages=[{"role": "user", "content": "q"}], n=2)
+        made: Any = client.openai.chat.completions.create(model="m", messages=[{"role": "user", "content": "q"}], n=2)
     assert sorted(choice.message.content for choice in made.choices) == ["one", "two"]
     assert made.usage.total_tokens == 10
     assert all("n" not in json.loads(seen.body) for seen in line.seen)

@@ -218,7 +218,7 @@ class EventReader:
         return replace(part, arguments=arguments, seal=end.seal or part.seal, extras=extras)
 
 
-class AsyncStream:
+class AsyncStream(Generic[T_co]):
     """A streamed answer: iterate over it, or over its `texts()`. To leave early, use `async with` or `close`.
 
     A stream that breaks yields all it received and then raises UpstreamError.
@@ -228,7 +228,7 @@ class AsyncStream:
         self,
         events: AsyncIterator[list[Event]],
         close: Callable[[], Awaitable[None]],
-        finish: Callable[[Reply], Answer[Any]],
+        finish: Callable[[Reply], Answer[T_co]],
     ) -> None:
         self._events = events
         self._close = close
@@ -237,7 +237,7 @@ class AsyncStream:
         self._ready: list[Event] = []
         self._over = False
 
-    def __aiter__(self) -> "AsyncStream":
+    def __aiter__(self) -> "AsyncStream[T_co]":
         return self
 
     async def __anext__(self) -> StreamEvent:
@@ -276,7 +276,7 @@ class AsyncStream:
             if stream_event.text:
                 yield stream_event.text
 
-    async def answer(self) -> Answer[Any]:
+    async def answer(self) -> Answer[T_co]:
         """Reads the rest of the stream and returns the whole answer."""
         async for _ in self:
             pass
@@ -293,7 +293,7 @@ class AsyncStream:
             self._over = True
             await self._close()
 
-    async def __aenter__(self) -> "AsyncStream":
+    async def __aenter__(self) -> "AsyncStream[T_co]":
         return self
 
     async def __aexit__(

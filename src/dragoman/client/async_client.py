@@ -165,24 +165,36 @@ class AsyncClient:
     ) -> Answer[Any]: ...  # fmt: skip
     @overload
     async def chat(
+        self, model: str, prompt: Prompt, *, output: type[T], stream: Literal[True], **more: Unpack[ChatOptions]
+    ) -> AsyncStream[T]: ...
+    @overload
+    async def chat(
         self, model: str, prompt: Prompt, *, output: Any = None, stream: Literal[True], **more: Unpack[ChatOptions]
-    ) -> AsyncStream: ...
+    ) -> AsyncStream[Any]: ...
     @overload
     async def chat(
         self, model: str, prompt: Prompt, *, output: Any = None, stream: bool, **more: Unpack[ChatOptions]
-    ) -> Answer[Any] | AsyncStream: ...
+    ) -> Answer[Any] | AsyncStream[Any]: ...
     async def chat(
         self, model: str, prompt: Any = None, *, output: Any = None, stream: bool = False, **more: Unpack[ChatOptions]
-    ) -> Answer[Any] | AsyncStream:
+    ) -> Answer[Any] | AsyncStream[Any]:
         """One answer. The model may call tools, but they are not run: read `.calls`, or use `run`. `output`: a type, a
         JSON Schema or "json"; then `.parsed` is the answer as a value."""
         built = build(model, prompt, more, output)
         request = await self._add_tools(built)
         return await (self._chat_stream(request, built) if stream else self._chat_whole(request, built))
 
+    @overload
+    async def stream(
+        self, model: str, prompt: Prompt, *, output: type[T], **more: Unpack[ChatOptions]
+    ) -> AsyncStream[T]: ...
+    @overload
     async def stream(
         self, model: str, prompt: Prompt, *, output: Any = None, **more: Unpack[ChatOptions]
-    ) -> AsyncStream:
+    ) -> AsyncStream[Any]: ...
+    async def stream(
+        self, model: str, prompt: Prompt, *, output: Any = None, **more: Unpack[ChatOptions]
+    ) -> AsyncStream[Any]:
         """The same as `chat(..., stream=True)`."""
         built = build(model, prompt, more, output)
         return await self._chat_stream(await self._add_tools(built), built)
@@ -368,7 +380,7 @@ class AsyncClient:
         finally:
             self.close_answer(open_answer)
 
-    async def _chat_stream(self, request: Request, built: BuiltRequest) -> AsyncStream:
+    async def _chat_stream(self, request: Request, built: BuiltRequest) -> AsyncStream[Any]:
         open_answer = await self.send(request, stream=True, refuse=built.refuse, timeout_s=built.timeout_s)
 
         async def close() -> None:

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 from msgspec.structs import replace
 
@@ -35,8 +35,28 @@ from dragoman.upstream.answer import OpenAnswer
 from dragoman.way_back import open_carrier
 from dragoman.wire import WireRequest
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # where `openai` is not installed, a type checker takes these for Any
+    from openai.types.chat import ChatCompletion, ChatCompletionChunk
+    from openai.types.responses import Response, ResponseStreamEvent
+
     from dragoman.client.async_client import AsyncClient
+
+    ChatPiece: TypeAlias = ChatCompletionChunk
+    ResponsesPiece: TypeAlias = ResponseStreamEvent
+
+    class ChatAnswer(ChatCompletion):
+        """OpenAI's own class, with what could not be translated."""
+
+        notes: tuple[Note, ...]
+
+    class ResponsesAnswer(Response):
+        """OpenAI's own class, with what could not be translated."""
+
+        notes: tuple[Note, ...]
+
+
+WholeT = TypeVar("WholeT")  # OpenAI's class of whole answers
+PieceT = TypeVar("PieceT")  # its class of the pieces of a stream
 
 _DONE = b"[DONE]"
 _KINDS = {"openai_chat": "chat", "openai_responses": "responses"}
@@ -147,7 +167,7 @@ def make_object(value: Json) -> Any:
     return [make_object(item) for item in value] if isinstance(value, list) else value
 
 
-class OpenAIStream:
+class OpenAIStream(Generic[PieceT]):
     """A streamed answer: OpenAI's chunks, one by one."""
 
     def __init__(self, client: "AsyncClient", open_answer: OpenAnswer, dialect: Dialect, request: Request) -> None:
@@ -158,7 +178,7 @@ class OpenAIStream:
         self._encoder = dialect.stream_encoder(open_answer.notes, request)
         self._kind = f"{_KINDS[dialect.name]} piece"
         self._frames = SseDecoder()
-        self._ready: list[OpenAIObject] = []
+        self._ready: list[PieceT] = []
         self._failure: Failure | None = None
         self._over = False
 
@@ -166,10 +186,10 @@ class OpenAIStream:
     def notes(self) -> tuple[Note, ...]:
         return tuple(self._open_answer.notes)
 
-    def __aiter__(self) -> AsyncIterator[OpenAIObject]:
+    def __aiter__(self) -> AsyncIterator[PieceT]:
         return self
 
-    async def __anext__(self) -> OpenAIObject:
+    async def __anext__(self) -> PieceT:
         while not self._ready:
             if self._failure is not None:
                 failure, self._failure = self._failure, None
@@ -205,7 +225,7 @@ class OpenAIStream:
         self._over = True
         self._client.close_answer(self._open_answer)
 
-    async def __aenter__(self) -> "OpenAIStream":
+    async def __aenter__(self) -> "OpenAIStream[PieceT]":
         return self
 
     async def __aexit__(
@@ -227,7 +247,7 @@ def _open_carrier(answer: OpenAnswer, dialect: Dialect) -> StateCarrier | None:
     return open_carrier(answer.dialect, dialect, source, DEFAULT_KEY)
 
 
-class AsyncEndpoint:
+class AsyncEndpoint(Generic[WholeT, PieceT]):
     """One of OpenAI's APIs, for every provider."""
 
     if not TYPE_CHECKING:  # a type checker has to see which names there are
@@ -240,12 +260,30 @@ class AsyncEndpoint:
         self._name = dialect
 
     @property
-    def completions(self) -> "AsyncEndpoint":
+    def completions(self) -> "AsyncEndpoint[WholeT, PieceT]":
         return self
 
+    @overload
+    async def create(self, *, stream: Literal[False] | None = None, **body: Any) -> WholeT: ...
+    @overload
+    async def create(self, *, stream: Literal[True], **body: Any) -> OpenAIStream[PieceT]: ...
+    @overload
+    async def create(self, *, stream: bool, **body: Any) -> WholeT | OpenAIStream[PieceT]: ...
     async def create(self, **body: Any) -> Any:
         return await self(**body)
 
+    @overload
+    async def __call__(
+        self, body: JsonObject | None = None, /, *, stream: Literal[False] | None = None, **more: Any
+    ) -> WholeT: ...
+    @overload
+    async def __call__(
+        self, body: JsonObject | None = None, /, *, stream: Literal[True], **more: Any
+    ) -> OpenAIStream[PieceT]: ...
+    @overload
+    async def __call__(
+        self, body: JsonObject | None = None, /, *, stream: bool, **more: Any
+    ) -> WholeT | OpenAIStream[PieceT]: ...
     async def __call__(self, body: JsonObject | None = None, /, **more: Any) -> Any:
         """An OpenAIObject, or with `stream=True` an OpenAIStream. `timeout` is ours; the rest is the request."""
         timeout_s = more.pop("timeout", None)
@@ -263,7 +301,7 @@ class AsyncEndpoint:
         open_answer = await self._client.send(request, stream=stream, dialect=dialect, timeout_s=timeout_s)
         open_answer.notes.items[:0] = notes.items
         if stream:
-            chunks = OpenAIStream(self._client, open_answer, dialect, request)
+            chunks: OpenAIStream[PieceT] = OpenAIStream(self._client, open_answer, dialect, request)
             self._client.close_when_unused(chunks, open_answer)
             return chunks
         try:
@@ -339,5 +377,5 @@ class AsyncOpenAI:
             raise explain_missing(name)
 
     def __init__(self, client: "AsyncClient") -> None:
-        self.chat = AsyncEndpoint(client, "openai_chat")
-        self.responses = AsyncEndpoint(client, "openai_responses")
+        self.chat: AsyncEndpoint[ChatAnswer, ChatPiece] = AsyncEndpoint(client, "openai_chat")
+        self.responses: AsyncEndpoint[ResponsesAnswer, ResponsesPiece] = AsyncEndpoint(client, "openai_responses")

@@ -28,12 +28,23 @@ from typing import (
 from dragoman.agent.steps import Limits, Step
 from dragoman.client.answers import Answer, AsyncStream, RunAnswer, StreamEvent
 from dragoman.client.async_client import AsyncClient
-from dragoman.client.openai_style import AsyncEndpoint, OpenAIStream, explain_endpoint, explain_missing, explain_name
+from dragoman.client.openai_style import (
+    AsyncEndpoint,
+    OpenAIStream,
+    PieceT,
+    WholeT,
+    explain_endpoint,
+    explain_missing,
+    explain_name,
+)
 from dragoman.client.prompts import ChatOptions, Prompt
 from dragoman.client.services import Count, ModelInfo
 from dragoman.errors import ArgumentError, DragomanError
 from dragoman.read_struct import suggest
 from dragoman.upstream.speech import Sound
+
+if TYPE_CHECKING:
+    from dragoman.client.openai_style import ChatAnswer, ChatPiece, ResponsesAnswer, ResponsesPiece
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -187,10 +198,10 @@ async def _next(inner: AsyncIterator[T]) -> T:
         raise _EndError from None
 
 
-class Stream(Steps[StreamEvent]):
+class Stream(Steps[StreamEvent], Generic[R]):
     """A streamed answer; see AsyncStream."""
 
-    def __init__(self, owner: "Client", loop_thread: LoopThread, inner: AsyncStream) -> None:
+    def __init__(self, owner: "Client", loop_thread: LoopThread, inner: AsyncStream[R]) -> None:
         super().__init__(owner, loop_thread, inner)
         self._stream = inner
         self._batch: list[StreamEvent] = []  # one switch of threads per batch, not per event
@@ -208,7 +219,7 @@ class Stream(Steps[StreamEvent]):
             if stream_event.text:
                 yield stream_event.text
 
-    def answer(self) -> Answer[Any]:
+    def answer(self) -> Answer[R]:
         """Reads the rest of the stream and returns the whole answer."""
         return self._wait(self._stream.answer())
 
@@ -256,22 +267,30 @@ class Client:
     ) -> Answer[Any]: ...  # fmt: skip
     @overload
     def chat(
+        self, model: str, prompt: Prompt, *, output: type[T], stream: Literal[True], **more: Unpack[ChatOptions]
+    ) -> Stream[T]: ...
+    @overload
+    def chat(
         self, model: str, prompt: Prompt, *, output: Any = None, stream: Literal[True], **more: Unpack[ChatOptions]
-    ) -> Stream: ...
+    ) -> Stream[Any]: ...
     @overload
     def chat(
         self, model: str, prompt: Prompt, *, output: Any = None, stream: bool, **more: Unpack[ChatOptions]
-    ) -> Answer[Any] | Stream: ...
+    ) -> Answer[Any] | Stream[Any]: ...
     def chat(
         self, model: str, prompt: Any = None, *, output: Any = None, stream: bool = False, **more: Unpack[ChatOptions]
-    ) -> Answer[Any] | Stream:
+    ) -> Answer[Any] | Stream[Any]:
         """One answer. The model may call tools, but they are not run: read `.calls`, or use `run`. `output`: a type, a
         JSON Schema or "json"; then `.parsed` is the answer as a value."""
         if stream:
             return self.stream(model, prompt, output=output, **more)
         return self._loop_thread.run(self._client.chat(model, prompt, output=output, **more))
 
-    def stream(self, model: str, prompt: Prompt, *, output: Any = None, **more: Unpack[ChatOptions]) -> Stream:
+    @overload
+    def stream(self, model: str, prompt: Prompt, *, output: type[T], **more: Unpack[ChatOptions]) -> Stream[T]: ...
+    @overload
+    def stream(self, model: str, prompt: Prompt, *, output: Any = None, **more: Unpack[ChatOptions]) -> Stream[Any]: ...
+    def stream(self, model: str, prompt: Prompt, *, output: Any = None, **more: Unpack[ChatOptions]) -> Stream[Any]:
         """The same as `chat(..., stream=True)`."""
         opened = self._loop_thread.run(self._client.stream(model, prompt, output=output, **more))
         return Stream(self, self._loop_thread, opened)
@@ -354,7 +373,7 @@ class Client:
         self.close()
 
 
-class Endpoint:
+class Endpoint(Generic[WholeT, PieceT]):
     """One of OpenAI's APIs, for every provider."""
 
     if not TYPE_CHECKING:  # a type checker has to see which names there are
@@ -362,16 +381,34 @@ class Endpoint:
         def __getattr__(self, name: str) -> Any:
             raise explain_endpoint(name)
 
-    def __init__(self, owner: Client, loop_thread: LoopThread, inner: AsyncEndpoint) -> None:
+    def __init__(self, owner: Client, loop_thread: LoopThread, inner: AsyncEndpoint[WholeT, PieceT]) -> None:
         self._owner, self._loop_thread, self._inner = owner, loop_thread, inner
 
     @property
-    def completions(self) -> "Endpoint":
+    def completions(self) -> "Endpoint[WholeT, PieceT]":
         return self
 
+    @overload
+    def create(self, *, stream: Literal[False] | None = None, **body: Any) -> WholeT: ...
+    @overload
+    def create(self, *, stream: Literal[True], **body: Any) -> Steps[PieceT]: ...
+    @overload
+    def create(self, *, stream: bool, **body: Any) -> WholeT | Steps[PieceT]: ...
     def create(self, **body: Any) -> Any:
         return self(**body)
 
+    @overload
+    def __call__(
+        self, body: dict[str, Any] | None = None, /, *, stream: Literal[False] | None = None, **more: Any
+    ) -> WholeT: ...
+    @overload
+    def __call__(
+        self, body: dict[str, Any] | None = None, /, *, stream: Literal[True], **more: Any
+    ) -> Steps[PieceT]: ...
+    @overload
+    def __call__(
+        self, body: dict[str, Any] | None = None, /, *, stream: bool, **more: Any
+    ) -> WholeT | Steps[PieceT]: ...
     def __call__(self, body: dict[str, Any] | None = None, /, **more: Any) -> Any:
         answer = self._loop_thread.run(self._inner(body, **more))
         return Steps(self._owner, self._loop_thread, answer) if isinstance(answer, OpenAIStream) else answer
@@ -386,5 +423,7 @@ class OpenAI:
             raise explain_missing(name)
 
     def __init__(self, owner: Client, loop_thread: LoopThread, client: AsyncClient) -> None:
-        self.chat = Endpoint(owner, loop_thread, client.openai.chat)
-        self.responses = Endpoint(owner, loop_thread, client.openai.responses)
+        self.chat: Endpoint[ChatAnswer, ChatPiece] = Endpoint(owner, loop_thread, client.openai.chat)
+        self.responses: Endpoint[ResponsesAnswer, ResponsesPiece] = Endpoint(
+            owner, loop_thread, client.openai.responses
+        )

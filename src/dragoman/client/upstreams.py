@@ -84,7 +84,7 @@ class ClientUpstreams(Struct, kw_only=True):
         if self.only == GATEWAY:
             return Target(_at_gateway(self.all[0], name, own_form=self.own_form), name)
         first, _, rest = name.partition("/")
-        for prefix in (first, KIND_ALIASES.get(first)):
+        for prefix in (first, KIND_ALIASES.get(first), first.removesuffix("_chat")):  # LiteLLM's ollama_chat
             for upstream in self.all:
                 if rest and upstream.name == prefix:
                     return Target(upstream, rest)

@@ -28,7 +28,6 @@ KIND_ALIASES = {
     "fireworks_ai": "fireworks",
     "hosted_vllm": "vllm",
     "lm_studio": "lmstudio",
-    "ollama_chat": "ollama",
     "together_ai": "together",
     "vertex_ai": "vertex",
 }
