@@ -402,6 +402,22 @@ def test_bodies_are_kept_for_keys_that_ask_and_masked(office: Open, store: Sqlit
         assert kept["reply"]["choices"][0]["message"]["content"] == "hi"
 
 
+def test_bodies_of_streams_are_kept_as_the_client_got_them(office: Open, store: SqliteKeyStore) -> None:
+    key = store.new("ada", grant=Grant(bodies=True))
+    answer = stream(chunk("fi"), chunk("ne"), chunk(finish="stop"), DONE)
+    claude = {"model": "up-model", "max_tokens": 5, "stream": True, "messages": [{"role": "user", "content": "ask"}]}
+    with office(answer, answer, stream(*[chunk("word ")] * 3, end="reset")) as here:
+        assert chat(here.url, key, stream=True).status == 200
+        assert post(here.url, "/v1/messages", claude, {"x-api-key": key}).status == 200
+        post(here.url, "/v1/messages", claude, {"x-api-key": key})
+        broken, messages, plain = (json.loads(row.bodies) for row in here.rows(3))
+        assert plain["asked"]["messages"][0]["content"] == "hi"
+        assert "fi" in plain["reply"]
+        assert messages["asked"]["messages"][0]["content"] == "ask"
+        assert "content_block_delta" in messages["reply"], "the client's dialect, not the provider's"
+        assert "word" in broken["reply"]
+
+
 def test_a_refused_request_costs_nothing_and_is_written_down(office: Open, store: SqliteKeyStore) -> None:
     key = store.new("ada", grant=Grant(budget="1 USD/day"))
     with office(*[say(400, b'{"error": {"message": "no", "type": "invalid_request_error"}}')] * 3) as here:

@@ -138,6 +138,7 @@ class Holder(Struct, frozen=True, kw_only=True):
     currency: str = ""  # of its budgets; "" if they have several
     free_models: bool = True  # no account names models
     free_tools: bool = True
+    keeps_bodies: bool = False  # the ledger keeps requests and answers
     read_only: bool = False
 
     def may_use(self, model: str) -> bool:
@@ -158,10 +159,6 @@ class Holder(Struct, frozen=True, kw_only=True):
             for account in self.accounts
         )
 
-    @property
-    def keeps_bodies(self) -> bool:
-        return any(account.grant.bodies for account in self.accounts)
-
 
 def make_holder(
     key_id: str, name: str, grant: Grant, *, team: str = "", team_grant: Grant = NO_GRANT, admin: bool = False
@@ -181,6 +178,7 @@ def make_holder(
         currency=currencies.pop() if len(currencies) == 1 else "",
         free_models=all(account.grant.models is None for account in accounts),
         free_tools=all(account.grant.tools is None for account in accounts),
+        keeps_bodies=any(account.grant.bodies for account in accounts),
         read_only=admin and grant.read_only,
     )
 

@@ -354,7 +354,7 @@ async def answer_with(scope: Scope, begun: Begun | None = None) -> HttpResponse:
         tokens=len(client_request.raw) // CHARS_PER_TOKEN + (bound_output(request.max_output) or 0),
         attempts=scope.attempts,
         trace=scope.trace.start_attempt if scope.trace is not None else None,
-        keep_wire=scope.keep,
+        keep_wire=scope.in_xray,
         large=scope.large,
         begun=begun,
     )

@@ -175,7 +175,7 @@ class UpstreamModel:
             tokens=size + (bound_output(request.max_output) or 0),
             attempts=scope.attempts,
             trace=scope.trace.start_attempt if scope.trace is not None else None,
-            keep_wire=scope.keep,
+            keep_wire=scope.in_xray,
         )
         self.usage = add_usage(finished, Usage(input=size))
         try:
@@ -275,7 +275,7 @@ class LoopAnswer:
         self._merger = TurnMerger(caller_tools=own, show_calls=show, describe=self._tell, final_text_only=exact)
         self._client_dialect, self._list_calls = scope.dialect, wish.calls
         self._trace = scope.trace
-        self._keep = scope.loop if scope.keep else None
+        self._keep = scope.loop if scope.in_xray else None
         self._waiting: list[Event] = []
         self._over = False
         self._gone = False

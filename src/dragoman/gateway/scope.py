@@ -47,8 +47,9 @@ class Scope:
     __slots__ = (
         *("_cost", "_cost_text", "_folded", "_over", "_sent", "_sent_bytes"),
         *("answer", "attempts", "bare", "charge", "client_request", "conversation", "dialect", "door", "ending"),
-        *("events", "failure", "first_s", "gateway", "http", "keep", "large", "loop", "makes_names", "model"),
-        *("now", "raw", "refuse", "request", "resolved", "size", "started", "status", "streamed", "trace", "usage"),
+        *("events", "failure", "first_s", "gateway", "http", "in_xray", "keep", "large", "loop", "makes_names"),
+        *("model", "now", "raw", "refuse", "request", "resolved", "size", "started", "status", "streamed", "trace"),
+        "usage",
     )
 
     def __init__(self, gateway: Gateway, http: HttpRequest, dialect: Dialect, door: str) -> None:
@@ -69,7 +70,9 @@ class Scope:
         self.conversation: Conversation | None = None  # that `bare` belongs to, once it was read: kept_turns.py
         self.attempts: list[Attempt] = []
         self.refuse: frozenset[Refusable] = read_refuse(http)
-        self.keep = gateway.xray.always or "x-dragoman-xray" in http.headers
+        self.in_xray = gateway.xray.always or "x-dragoman-xray" in http.headers
+        # Whether what is asked and answered is kept until the end: for X-ray, or for the ledger.
+        self.keep = self.in_xray or (http.holder is not None and http.holder.keeps_bodies)
         self.status = 0
         self.usage: Usage | None = None
         self.failure: Failure | None = None
@@ -238,7 +241,7 @@ class Scope:
         self._report()
         if self.trace is not None:
             self.trace.finish(self)
-        if self.keep:
+        if self.in_xray:
             self._keep()
 
     def _release(self) -> None:

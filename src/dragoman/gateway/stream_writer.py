@@ -102,6 +102,8 @@ class StreamWriter:
                 out = await self._out_off_loop(piece) if self._is_large(piece) else self._out(piece)
                 scope.events += count_events(piece.events)
                 scope.streamed += len(out)
+                if out and scope.keep:
+                    scope.keep_sent(out)  # first: the row in the ledger may hold it
                 if self._finished and not self._stored:
                     await self._store(answer)
                     scope.record()
@@ -109,8 +111,6 @@ class StreamWriter:
                     if scope.first_s is None:
                         scope.first_s = scope.gateway.clock() - scope.started
                     self.written = self._loop.time()
-                    if scope.keep:
-                        scope.keep_sent(out)
                     await write(out)
                 if self._ended:
                     break

@@ -231,7 +231,7 @@ def make_row(scope: "Scope", notes: list[FoldedNote], seconds: float) -> Traffic
         output=_sum(usage.output, usage.reasoning) if usage else None,
         cost=(scope.cost_text or None) if scope.answer is not None else None,
         tries=len(scope.attempts),
-        kept=scope.keep,
+        kept=scope.in_xray,
         lost=ranks["lost"],
         changed=ranks["changed"],
         harmless=ranks["harmless"],
