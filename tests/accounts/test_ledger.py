@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dragoman.accounts import usage
+from dragoman.accounts import bookkeeper, usage
 from dragoman.accounts.bookkeeper import Bookkeeper
-from dragoman.accounts.budgets import Line, SqliteBudgets
+from dragoman.accounts.budgets import Line, Refused, SqliteBudgets
 from dragoman.accounts.journal import Journal, read_rows
 from dragoman.accounts.ledger import COLUMNS, AttemptRow, LedgerRow, SqliteLedger
 from dragoman.accounts.money import read_micros
@@ -63,6 +63,27 @@ def test_a_row_that_no_store_can_hold_stops_no_other(tmp_path: Path, ledger: Sql
     books.close()
     assert {row.id for row in SqliteLedger(tmp_path / "ledger.db").page(0, 1e11, {}, "", 9).rows} == {first.id, last.id}
     assert SqliteBudgets(tmp_path / "budgets.db").read([line])[0].micros == 14
+
+
+def test_a_request_waits_for_what_one_of_another_worker_has_just_held(
+    tmp_path: Path, ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that asked one after the other was refused by every other worker: "running requests hold the rest"."""
+    monkeypatch.setattr(bookkeeper, "SETTLE_WAITS", (1,) * 200)  # a busy machine settles late
+    here, there = make_books(tmp_path, ledger), make_books(tmp_path, SqliteLedger(tmp_path / "ledger.db"))
+    line = Line("key:a", 0, 10, 80)
+
+    async def ask_in_turn() -> list[object]:
+        found: list[object] = []
+        for i, row in enumerate(rows(5, charged=(line,), cost=1)):
+            books = (here, there)[i % 2]
+            found.append(await books.reserve(row.id, [line], 10, cap=True))
+            books.record(row)
+        return found
+
+    assert not [one for one in asyncio.run(ask_in_turn()) if isinstance(one, Refused)]
+    here.close()
+    there.close()
 
 
 def test_a_row_counts_once_however_often_it_is_added(ledger: SqliteLedger) -> None:
@@ -250,7 +271,7 @@ def test_old_rows_are_deleted_by_the_bookkeeper_and_sums_stay(tmp_path: Path, le
 PARQUET = """
 import json, sys
 from pathlib import Path
-from dragoman.accounts import usage
+from dragoman.accounts import bookkeeper, usage
 from dragoman.accounts.ledger import SqliteLedger
 import pyarrow.parquet
 

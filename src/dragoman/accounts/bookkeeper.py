@@ -21,7 +21,7 @@ from dragoman.log_line import LogLine, own_error
 
 log = logging.getLogger(__name__)
 SETTLE_S = 0.05
-SETTLE_LOOKS = 6  # a request waits at most this many times SETTLE_S before it is refused
+SETTLE_WAITS = (1, 2, 3)  # times SETTLE_S, before a request that found no room in a budget asks again
 WRITE_S = 0.5
 STANDBY_S = 2.0
 LOOK_S = 60.0  # how often we look for files of dead processes
@@ -63,7 +63,6 @@ class Bookkeeper:
         self._woken, self._stopping = threading.Event(), False
         self.away = ""  # why rows cannot be written now; "" if they can
         self._recorded = self._written = 0  # rows; each is counted by one thread only
-        self._charged = self._settled = 0  # rows that cost something
 
     @property
     def waiting(self) -> int:
@@ -79,7 +78,10 @@ class Bookkeeper:
 
     async def reserve(self, request: str, lines: Sequence[Line], estimate: int, *, cap: bool) -> list[Spent] | Refused:
         """Reserves an amount. After an OSError we do not know whether it is reserved: the row of the request settles
-        it."""
+        it.
+
+        A request that has just ended holds its part of a budget until it is settled, here or in another process. So a
+        refusal waits for a moment: a client that sends one request after the other is not refused for its last one."""
         now = self._wall()
         self._start()
         standby = self._standby
@@ -90,7 +92,10 @@ class Bookkeeper:
         self._reserved.add(request)
         try:
             found = await self._ask(request, lines, estimate, now, cap=cap)
-            if isinstance(found, Refused) and found.spent.reserved and await self._wait_for_settlements():
+            for times in SETTLE_WAITS:
+                if not isinstance(found, Refused) or not found.spent.may_come_back:
+                    break
+                await asyncio.sleep(times * SETTLE_S)
                 found = await self._ask(request, lines, estimate, now, cap=cap)
         except OSError:
             alone = standby.use_alone(request, lines, estimate, now, cap=cap) if standby is not None else None
@@ -102,18 +107,6 @@ class Bookkeeper:
             if standby is not None:
                 standby.note_refusal(found.spent)
         return found
-
-    async def _wait_for_settlements(self) -> bool:
-        """Waits until the requests that have ended are settled. True: some were. Without this wait, a client that
-        sends one request after the other could be refused because of the estimate for its last one."""
-        charged = self._charged
-        if self._settled >= charged:
-            return False
-        for _ in range(SETTLE_LOOKS):
-            await asyncio.sleep(SETTLE_S)
-            if self._settled >= charged:
-                return True
-        return False
 
     async def _ask(
         self, request: str, lines: Sequence[Line], estimate: int, now: float, *, cap: bool
@@ -127,7 +120,6 @@ class Bookkeeper:
 
     def record(self, row: LedgerRow) -> None:
         if row.charged:
-            self._charged += 1
             self._settlements.append(Settlement(row.id, row.charged, row.debit))
         if self._ledger is not None:
             self._journal.write(row)
@@ -138,7 +130,6 @@ class Bookkeeper:
 
     def give_back(self, request: str, lines: tuple[Line, ...]) -> None:
         """Ends a reservation that has no row of its own."""
-        self._charged += 1
         self._settlements.append(Settlement(request, lines, 0))
         self._woken.set()
 
@@ -219,7 +210,6 @@ class Bookkeeper:
         except BaseException:
             self._settlements.extendleft(reversed(batch))
             raise
-        self._settled += len(batch)
         self._reserved -= {one.id for one in batch}
         if self._standby is not None:
             self._standby.end(batch)

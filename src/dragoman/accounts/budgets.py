@@ -87,6 +87,11 @@ class Spent(Struct, frozen=True, kw_only=True):
         return self.limit - self.micros - self.reserved
 
     @property
+    def may_come_back(self) -> bool:
+        """Whether running requests hold what is left, so that a part of it may be free again soon."""
+        return self.micros < self.limit and self.reserved > 0
+
+    @property
     def percent(self) -> int:
         return self.micros * 100 // self.limit if self.limit else 100
 

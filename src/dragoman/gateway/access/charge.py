@@ -306,7 +306,7 @@ def _spent(spent: Spent, accounts: Sequence[Account], now: float) -> Failure:
     """Spent money is gone until the next period. Money that running requests have reserved is free again soon."""
     account = next(one for one in accounts if one.name == spent.account)
     budget = account.budget
-    if spent.micros + 1 <= spent.limit and spent.reserved:
+    if spent.may_come_back:
         words = f"running requests hold the rest of the budget of {account.label} ({budget})"
         return Failure(kind="rate_limited", status=429, code="budget_reserved", message=words, retry_after_s=2.0)
     reset = find_reset(budget, now) if budget is not None else None
