@@ -16,6 +16,8 @@ from dragoman.cli.style import tame
 from dragoman.cli.table import TableColumn, fit, hang
 from dragoman.cli.usage import write_table
 from dragoman.dialects._services import ListedModel
+from dragoman.gateway.stores.keys import KeyTable
+from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
 
 NOW = 1_794_959_000.0
 
@@ -76,9 +78,9 @@ def test_keys_and_teams_fit_the_terminal(
 ) -> None:
     monkeypatch.setenv("DRAGOMAN_HOME", str(tmp_path))
     limits = ["--models", "gpt-*,claude-*,fast", "--rpm", "60", "--tpm", "200000", "--budget", "20 USD/month"]
+    assert cli.main(["teams", "set", "web", *limits]) == 0
     assert cli.main(["keys", "new", "--name", "ada", "--team", "web", "--expires", "90d", *limits]) == 0
     assert cli.main(["keys", "new", "--name", "boss", "--admin"]) == 0
-    assert cli.main(["teams", "set", "web", *limits]) == 0
     capsys.readouterr()
     monkeypatch.setattr(keys, "find_width", lambda: width)
     monkeypatch.setattr(teams, "find_width", lambda: width)
@@ -92,16 +94,57 @@ def test_keys_and_teams_fit_the_terminal(
     assert f"until {day}-" in capsys.readouterr().out
 
 
-def test_a_key_of_a_team_that_does_not_exist_is_made_with_a_word_about_it(
+def test_a_key_of_a_team_that_does_not_exist_is_not_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("DRAGOMAN_HOME", str(tmp_path))
-    words = "no team webb yet, so it limits nothing"
-    assert cli.main(["keys", "new", "--name", "ada", "--team", "webb"]) == 0
-    assert words in capsys.readouterr().err
-    assert cli.main(["teams", "set", "webb", "--rpm", "5"]) == 0
-    assert cli.main(["keys", "new", "--name", "bob", "--team", "webb"]) == 0
-    assert words not in capsys.readouterr().err
+    assert cli.main(["keys", "new", "--name", "ada", "--team", "webb"]) == 1
+    assert "there is no team 'webb'" in capsys.readouterr().err
+    assert cli.main(["teams", "set", "web", "--rpm", "5"]) == 0
+    assert cli.main(["keys", "new", "--name", "ada", "--team", "webb"]) == 1
+    assert "there is web" in capsys.readouterr().err
+    assert cli.main(["keys", "new", "--name", "ada", "--team", "web"]) == 0
+    assert cli.main(["keys", "edit", "ada", "--team", "webb"]) == 1
+    assert cli.main(["teams", "drop", "web"]) == 1
+    assert "1 key would lose the limits of the team web: ada" in capsys.readouterr().err
+    assert cli.main(["teams", "drop", "web", "--force"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["new", "--expires", "2020-01-01"], "expected a time to come"),
+        (["new", "--expires", "0d"], "expected a time to come"),
+        (["new", "--tools", "files"], "'files/*' is every tool of a server"),
+        (["edit", "gone", "--rpm", "5"], "the key gone is revoked"),
+        (["rotate", "gone"], "the key gone is revoked"),
+        (["revoke", "gone"], "the key gone is revoked"),
+        (["rotate", "ada", "--grace", "5x"], "--grace: expected a time"),
+        (["edit", "nobody", "--rpm", "5"], "`dragoman keys list` shows all"),
+    ],
+)
+def test_what_cannot_be_done_with_a_key_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], why: str
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_HOME", str(tmp_path))
+    store = SqliteKeyStore(tmp_path / "keys.db")
+    store.new("ada")
+    store.revoke(store.new("gone").split("-")[1])
+    assert cli.main(["keys", *words]) == 1
+    assert why in capsys.readouterr().err
+    assert len((store.read() or KeyTable(pepper="")).rows) == 2, "nothing was made"
+
+
+def test_a_second_key_of_a_name_is_made_with_a_word_about_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_HOME", str(tmp_path))
+    assert cli.main(["keys", "new", "--name", "ada", "--soft", "50", "--budget", "20USD/month"]) == 0
+    assert "reports by key" not in capsys.readouterr().err
+    assert cli.main(["keys", "new", "--name", "ada"]) == 0
+    assert "has the name ada too: reports by key add them up" in capsys.readouterr().err
+    assert cli.main(["keys", "list"]) == 0
+    assert "20 USD/month  soft 50%" in capsys.readouterr().out
 
 
 EVIL = "m\x1b]0;title\x07\r\x9b2J\u202e\n"

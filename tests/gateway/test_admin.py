@@ -63,10 +63,10 @@ def open_admin(folder: Path) -> Iterator[Admin]:
 
 def test_a_key_lives_and_ends_by_the_admin_api(tmp_path: Path) -> None:
     with open_admin(tmp_path) as admin:
+        assert admin.call("PATCH", "/teams/web", {"budget": "5 USD/month"}).json["grant"]["budget"] == "5 USD/month"
         made = admin.call(
             "POST", "/keys", {"name": "ada", "team": "web", "grant": {"rpm": 2, "budget": "1 USD/day"}}
         ).json
-        assert admin.call("PATCH", "/teams/web", {"budget": "5 USD/month"}).json["grant"]["budget"] == "5 USD/month"
         assert chat(admin.house.url, made["key"]).status == 200
         assert admin.call("PATCH", f"/keys/{made['id']}", {"grant": {"rpm": None}}).json["grant"] == {
             "budget": "1 USD/day"
@@ -90,7 +90,7 @@ def test_a_key_lives_and_ends_by_the_admin_api(tmp_path: Path) -> None:
         assert chat(admin.house.url, fresh).status == 401
         told = admin.get("/audit")["audit"]
         assert [row["what"] for row in told] == [
-            *("key revoke", "key rotate", "key edit", "team new", "key new", "key new"),
+            *("key revoke", "key rotate", "key edit", "key new", "team new", "key new"),
         ]
         assert {row["who"] for row in told[:5]} == {admin.name}
         assert fresh not in json.dumps(told)
@@ -107,6 +107,34 @@ def test_what_is_wrong_is_said_and_changes_nothing(tmp_path: Path) -> None:
         assert (checked["good"], checked["key"]) == (False, "providers.x.base_url")
         assert admin.call("POST", "/config/check", {"text": "demo = true"}).json["good"]
         assert admin.get("/providers")["providers"]["up"]["dialect"] == "openai_chat"
+
+
+def test_what_would_leave_a_key_without_its_limits_is_refused(tmp_path: Path) -> None:
+    """A spelling mistake in its team left a key without limits; dropping a team took them from its keys."""
+    with open_admin(tmp_path) as admin:
+        assert admin.call("PATCH", "/teams/group%2Fweb", {"rpm": 5}).status == 200
+        wrong = admin.call("POST", "/keys", {"name": "ada", "team": "group/wbe"})
+        assert (wrong.status, "there is group/web" in wrong.text) == (400, True)
+        made = admin.call("POST", "/keys", {"name": "ada", "team": "group/web"}).json
+        assert admin.call("PATCH", f"/keys/{made['id']}", {"team": "nope"}).status == 400
+        assert admin.call("PATCH", f"/keys/{made['id']}", {"team": ""}).status == 200
+        assert admin.call("PATCH", f"/keys/{made['id']}", {"team": "group/web"}).status == 200
+        assert admin.call("DELETE", "/teams/group%2Fweb").status == 409
+        assert admin.call("DELETE", "/teams/group%2Fweb?force=true").status == 200
+
+
+def test_a_key_that_cannot_be_changed_says_why(tmp_path: Path) -> None:
+    with open_admin(tmp_path) as admin:
+        made = admin.call("POST", "/keys", {"name": "ada", "expires": 4e9}).json
+        assert "expected a time to come" in admin.call("PATCH", f"/keys/{made['id']}", {"expires": 5.0}).text
+        assert "expected a time to come" in admin.call("POST", "/keys", {"expires": 5.0}).text
+        assert admin.call("PATCH", f"/keys/{made['id']}", {"expires": 0}).json["expires"] is None
+        admin.call("DELETE", f"/keys/{made['id']}")
+        for method, path, body in (("PATCH", "", {"name": "x"}), ("POST", "/rotate", {}), ("DELETE", "", None)):
+            got = admin.call(method, f"/keys/{made['id']}{path}", body)
+            assert (got.status, "is revoked" in got.text) == (409, True)
+        assert "there is no key 'nobody'" in admin.call("PATCH", "/keys/nobody", {"name": "x"}).text
+        assert "expected the cursor" in admin.call("GET", "/ledger?cursor=zzz").text
 
 
 def test_mcp_servers_are_added_listed_and_removed_and_that_is_written_down(tmp_path: Path) -> None:
@@ -245,9 +273,9 @@ def test_the_commands_speak_to_a_gateway_elsewhere(
             assert cli.main(list(words)) == 0, capsys.readouterr().err
             return capsys.readouterr().out
 
+        run("teams", "set", "web", "--tpm", "900")
         key = run("keys", "new", "--name", "ada", "--team", "web", "--rpm", "5").strip()
         key_id = key.split("-")[1]
-        run("teams", "set", "web", "--tpm", "900")
         assert "web  1 key  tpm 900" in run("teams", "list")
         assert chat(admin.house.url, key).status == 200
         assert "rpm 7" in run("keys", "edit", key_id, "--rpm", "7")

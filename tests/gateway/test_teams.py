@@ -296,6 +296,9 @@ def test_an_expired_and_a_rotated_key_are_refused(office: Open, store: SqliteKey
     assert both is not None
     with office() as here:
         assert [chat(here.url, key).status for key in (gone, old, new, kept, both)] == [401, 401, 200, 200, 200]
+        assert "this key expired at 1970-01-01" in chat(here.url, gone).text
+        assert "no valid key" in chat(here.url, gone[:-1] + "x").text, "only its owner is told"
+        assert "models need a client key" in chat(here.url, store.new("boss", admin=True)).text
 
 
 # ---------------------------------------------------------------- cost and ledger
@@ -681,9 +684,9 @@ def test_the_commands_make_change_and_show_keys(
         "--tools",
         "files/*",
     ]
+    run("teams", "set", "web", "--rpm", "600", "--budget", "100 USD/month")
     key = run("keys", "new", "--name", "ada", "--team", "web", "--budget", "20 USD/month", *limits).strip()
     key_id = key.split("-")[1]
-    run("teams", "set", "web", "--rpm", "600", "--budget", "100 USD/month")
     assert "web  1 key  rpm 600  100 USD/month" in run("teams", "list")
     shown = run("keys", "show", "ada")
     assert shown == run("keys", "show", key_id)
@@ -701,7 +704,7 @@ def test_the_commands_make_change_and_show_keys(
         '{"grant":{' + GRANT.format('"rpm":60,') + '}} -> {"grant":{' + GRANT.format("") + "}}"
     )
     assert len(json.loads(run("usage", "--audit", "--json"))) == 4
-    assert [line.split("  ")[2] for line in audit.splitlines()] == ["key rotate", "key edit", "team new", "key new"]
+    assert [line.split("  ")[2] for line in audit.splitlines()] == ["key rotate", "key edit", "key new", "team new"]
     assert key not in audit
     run("keys", "new", "--name", "ada")
     capsys.readouterr()

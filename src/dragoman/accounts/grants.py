@@ -2,7 +2,7 @@
 
 import fnmatch
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 
 from msgspec import UNSET, Struct, UnsetType
@@ -63,6 +63,8 @@ def check_grant(grant: Grant) -> Grant:
         raise ValueError(f"soft: expected a percentage from 1 to 100, found {grant.soft}")
     for name in ("models", "tools"):
         _check_patterns(name, getattr(grant, name) or ())
+    if (bare := next((word for word in grant.tools or () if not set("/*?") & set(word)), None)) is not None:
+        raise ValueError(f"tools: expected server/tool patterns; {bare[:50] + '/*'!r} is every tool of a server")
     if grant.budget is not None:
         try:
             read_budget(grant.budget)
@@ -92,6 +94,23 @@ def check_end(expires: float | None) -> float | None:
     if expires is not None and not 0 <= expires <= LAST_SECOND:
         raise ValueError("expires: expected seconds since 1970")
     return expires
+
+
+def check_future(expires: float, now: float) -> float:
+    """The end of a key that is made or changed now."""
+    if expires <= now:
+        raise ValueError("expires: expected a time to come; revoke a key to end it now")
+    return expires
+
+
+def check_team_name(team: str, teams: Collection[str]) -> None:
+    """A ValueError if a key is to join a team that does not exist: nothing would limit it."""
+    if team not in teams:
+        from difflib import get_close_matches  # after a mistake only
+
+        near = get_close_matches(team, teams, n=1) or sorted(teams)[:5]
+        known = f"; there is {', '.join(near)}" if near else ""
+        raise ValueError(f"team: there is no team {team!r}{known}. `dragoman teams set NAME` makes one")
 
 
 def check_grace(grace_s: float) -> float:

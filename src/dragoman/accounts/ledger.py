@@ -108,6 +108,15 @@ def check_words(by: Sequence[str], where: Iterable[str]) -> None:
         raise ValueError(f"{unknown}: expected some of {', '.join(chosen)}")
 
 
+def read_cursor(cursor: str) -> tuple[float, str]:
+    """The time and the id of the last row of a page."""
+    at, _, row_id = cursor.partition(",")
+    try:
+        return float(at), row_id
+    except ValueError:
+        raise ValueError("cursor: expected the cursor of the page before") from None
+
+
 class Ledger(Protocol):
     """Where rows are kept. OSError: it cannot be used now, and the rows wait in the journal."""
 
@@ -215,8 +224,7 @@ class SqliteLedger:
     def page(self, since: float, until: float, where: dict[str, str], cursor: str, most: int) -> Page:
         if unknown := [word for word in where if word not in COLUMNS]:
             raise ValueError(f"{unknown[0]}: expected some of {', '.join(COLUMNS)}")
-        at, _, row_id = cursor.partition(",")
-        last = (float(at), row_id) if cursor else (until, "\U0010ffff")
+        last = read_cursor(cursor) if cursor else (until, "\U0010ffff")
         most = min(max(most, 1), MOST_ROWS)
         what = ", ".join(COLUMNS)
         statement = f"select {what} from requests where at >= ? and (at, id) < (?, ?)"  # noqa: S608  # our own names

@@ -232,7 +232,7 @@ class RemoteStore:
         return found.grant
 
     def drop_team(self, name: str, who: str = "") -> bool:
-        return ask(self._url, "DELETE", f"/teams/{quote(name, safe='')}", dict) is not None
+        return ask(self._url, "DELETE", f"/teams/{quote(name, safe='')}?force=true", dict) is not None
 
     def note(self, who: str, what: str, subject: str, before: object = None, after: object = None) -> None:
         raise ConfigError(self.name, "", "writes its audit log by itself")

@@ -71,16 +71,7 @@ def act(args: argparse.Namespace, store: "KeyStore") -> int:
         case "new":
             if args.read_only and not args.admin:
                 raise ValueError("--read-only: expected --admin beside it; other keys change nothing anyway")
-            key = store.new(
-                args.name,
-                admin=args.admin,
-                team=args.team or "",
-                grant=make_grant(args),
-                expires=read_end(args.expires) if args.expires else None,
-            )
-            print(key, flush=True)
-            print(f"keep it: it is not shown again; {store.name} holds only a digest of it", file=sys.stderr)
-            warn_of_unknown(args.team or "", store)
+            make_key(args, store)
         case "list":
             show_all(store)
         case "show":
@@ -90,8 +81,30 @@ def act(args: argparse.Namespace, store: "KeyStore") -> int:
         case "rotate":
             return rotate(args, store)
         case _:
-            return revoke(find_id(args.id, store), store)
+            return revoke(find_good_id(args.id, store), store)
     return 0
+
+
+def make_key(args: argparse.Namespace, store: "KeyStore") -> None:
+    grant, team = make_grant(args), "" if args.team in (None, NONE) else args.team
+    expires = read_end(args.expires) if args.expires not in (None, NONE) else None
+    check_team(team, store)
+    table = store.read()
+    namesakes = [row.id for row in table.rows if row.name == args.name and not row.revoked] if table is not None else []
+    key = store.new(args.name, admin=args.admin, team=team, grant=grant, expires=expires)
+    print(key, flush=True)
+    print(f"keep it: it is not shown again; {store.name} holds only a digest of it", file=sys.stderr)
+    if args.name and namesakes:
+        words = f"the key {', '.join(namesakes)} has the name {args.name} too: reports by key add them up"
+        print(f"{words}; `dragoman keys edit {key.split('-')[1]} --name OTHER` changes it", file=sys.stderr)
+
+
+def find_good_id(word: str, store: "KeyStore") -> str:
+    """The id of a key that is not revoked. A ValueError says why there is none."""
+    key_id, table = find_id(word, store), store.read()
+    if any(row.id == key_id and row.revoked for row in (table.rows if table is not None else ())):
+        raise ValueError(f"the key {word} is revoked, which cannot be undone: `dragoman keys new` makes another one")
+    return key_id
 
 
 def find_id(word: str, store: "KeyStore") -> str:
@@ -109,7 +122,7 @@ def find_id(word: str, store: "KeyStore") -> str:
     if not ids and any(word in (key.id, key.name) for key in list_file_keys(store)):
         raise ValueError(f"the key {word} is in the configuration file: change it there")
     if not ids:
-        raise ValueError(f"no such key: {word}")
+        raise ValueError(f"no such key: {word}; `dragoman keys list` shows all")
     return ids[0]
 
 
@@ -121,30 +134,36 @@ def edit(args: argparse.Namespace, store: "KeyStore") -> int:
     change = KeyChange(name=args.name, team=team, expires=expires, grant=read_change(args))
     if change == KeyChange():
         raise ValueError("nothing to change: expected an option such as --rpm 60")
-    row = store.edit(find_id(args.id, store), change)
+    check_team(team or "", store)
+    row = store.edit(find_good_id(args.id, store), change)
     if row is None:
         return no_such(args.id)
     print(describe(row))
-    warn_of_unknown(team or "", store)
     return 0
 
 
-def warn_of_unknown(team: str, store: "KeyStore") -> None:
-    """Warns of an unknown team. It may be created later, or be a spelling mistake: until then it limits nothing."""
+def check_team(team: str, store: "KeyStore") -> None:
+    """A team that does not exist limits nothing. With a spelling mistake, a key would have no limits of its team."""
+    from dragoman.accounts.grants import check_team_name
     from dragoman.cli.admin import read_teams
 
-    if team and team not in read_teams(store):
-        print(f"no team {team} yet, so it limits nothing: `dragoman teams set {team}` makes it", file=sys.stderr)
+    if team:
+        check_team_name(team, read_teams(store))
 
 
 def rotate(args: argparse.Namespace, store: "KeyStore") -> int:
     from dragoman.accounts.money import read_duration_s
 
-    key = store.rotate(find_id(args.id, store), read_duration_s(args.grace))
+    try:
+        grace_s = read_duration_s(args.grace)
+    except ValueError as error:
+        raise ValueError(f"--grace: {error}") from None
+    key = store.rotate(find_good_id(args.id, store), grace_s)
     if key is None:
         return no_such(args.id)
     print(key, flush=True)
-    print(f"the old secret is good for {args.grace} more", file=sys.stderr)
+    old = f"the old secret is good for {args.grace} more" if grace_s else "the old secret is refused from now on"
+    print(f"keep it: it is not shown again; {old}", file=sys.stderr)
     return 0
 
 
@@ -204,17 +223,19 @@ def _whole(value: str, name: str) -> int:
 
 def read_end(text: str) -> float:
     """`90d` from now, or a day."""
+    from dragoman.accounts.grants import check_future
     from dragoman.accounts.money import read_duration_s
 
+    now = time.time()
     try:
-        return time.time() + read_duration_s(text)
+        end = now + read_duration_s(text)
     except ValueError:
-        pass
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"--expires: expected 90d, 12h or a day like 2027-01-31, found {text!r}") from None
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        try:
+            found = datetime.fromisoformat(text)
+        except ValueError:
+            raise ValueError(f"--expires: expected 90d, 12h or a day like 2027-01-31, found {text!r}") from None
+        end = (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return check_future(end, now)
 
 
 # ---------------------------------------------------------------- for people
@@ -268,6 +289,9 @@ def _limits(row: "KeyRow | KeyView") -> list[str]:
 
 
 def describe_grant(grant: "Grant") -> list[str]:
+    from dragoman.accounts.grants import Grant
+    from dragoman.accounts.money import read_budget
+
     words = [
         f"{name} {','.join(value) or 'none'}"
         for name in ("models", "tools")
@@ -275,8 +299,11 @@ def describe_grant(grant: "Grant") -> list[str]:
     ]
     numbers = {"rpm": grant.rpm, "tpm": grant.tpm, "at once": grant.at_once}
     words += [f"{name} {limit}" for name, limit in numbers.items() if limit is not None]
-    flags = {"keeps bodies": grant.bodies, "read only": grant.read_only}
-    return words + ([grant.budget] if grant.budget else []) + [name for name, on in flags.items() if on]
+    if grant.budget is not None:
+        words.append(str(read_budget(grant.budget)))
+    flags = {f"soft {grant.soft}%": grant.soft != Grant().soft, "keeps bodies": grant.bodies}
+    flags["read only"] = grant.read_only
+    return words + [name for name, on in flags.items() if on]
 
 
 def show_one(word: str, store: "KeyStore") -> int:

@@ -26,8 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions.add_parser("list", help="list the teams, with the number of their keys")
     show = actions.add_parser("show", help="show one team: what it may use, its keys, and what it has spent")
     show.add_argument("name")
-    drop = actions.add_parser("drop", help="delete a team; its keys stay, without its limits")
+    drop = actions.add_parser("drop", help="delete a team that has no keys")
     drop.add_argument("name")
+    drop.add_argument("--force", action="store_true", help="also with keys: they stay, without its limits")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,7 +52,7 @@ def show_all(store: "KeyStore") -> None:
     keys = [row.team for row in stored if not row.revoked] + [key.team for key in list_file_keys(store)]
     counts = {name: keys.count(name) for name in teams}
     width = find_width()
-    names = [[name, f"{count} key{'' if count == 1 else 's'}"] for name, count in counts.items()]
+    names = [[name, count_keys(count)] for name, count in counts.items()]
     lines = fit([TableColumn("", cut=True), TableColumn("")], names, width)[1:]
     longest = max(map(len, lines))
     for line, grant in zip(lines, teams.values(), strict=True):
@@ -60,24 +61,30 @@ def show_all(store: "KeyStore") -> None:
 
 def show_one(name: str, store: "KeyStore") -> None:
     from dragoman.accounts.grants import NO_GRANT, make_holder
-    from dragoman.cli.admin import list_file_keys, read_teams, say_spent
+    from dragoman.cli.admin import read_teams, say_spent
 
-    table, grant = store.read(), read_teams(store).get(name)
+    grant = read_teams(store).get(name)
     if grant is None:
-        raise ValueError(f"no such team: {name}")
+        raise ValueError(f"no such team: {name}; `dragoman teams list` shows all")
     print("\n".join(hang(name, describe_grant(grant), find_width())))
-    rows: list[KeyRow | KeyView] = [*(table.rows if table is not None else ()), *list_file_keys(store)]
-    keys = [row.name or row.id for row in rows if row.team == name and not row.revoked]
-    print(
-        "\n".join(
-            textwrap.wrap(
-                f"{len(keys)} key{'' if len(keys) == 1 else 's'}: {', '.join(keys)}" if keys else "no keys",
-                find_width() or 1000,
-            )
-        )
-    )
+    keys = list_keys(name, store)
+    words = f"{count_keys(len(keys))}: {', '.join(keys)}" if keys else "no keys"
+    print("\n".join(textwrap.wrap(words, find_width() or 1000)))
     for line in say_spent(make_holder("", "", NO_GRANT, team=name, team_grant=grant).budgeted):
         print(line)
+
+
+def list_keys(team: str, store: "KeyStore") -> list[str]:
+    """The names of the keys in a team, and the ids of those without a name."""
+    from dragoman.cli.admin import list_file_keys
+
+    table = store.read()
+    rows: list[KeyRow | KeyView] = [*(table.rows if table is not None else ()), *list_file_keys(store)]
+    return [row.name or row.id for row in rows if row.team == team and not row.revoked]
+
+
+def count_keys(count: int) -> str:
+    return f"{count} key{'' if count == 1 else 's'}"
 
 
 def act(args: argparse.Namespace, store: "KeyStore") -> int:
@@ -90,8 +97,12 @@ def act(args: argparse.Namespace, store: "KeyStore") -> int:
         case "show":
             show_one(args.name, store)
         case _:
+            keys = list_keys(args.name, store)
+            if keys and not args.force:
+                names = textwrap.shorten(", ".join(keys), 200, placeholder=" ...")
+                words = f"{count_keys(len(keys))} would lose the limits of the team {args.name}: {names}. "
+                raise ValueError(f"{words}Move them (`dragoman keys edit ID --team none`), or give --force")
             if not store.drop_team(args.name):
-                print(f"{paint('dragoman teams:', 'red', sys.stderr)} no such team: {args.name}", file=sys.stderr)
-                return 1
+                raise ValueError(f"no such team: {args.name}; `dragoman teams list` shows all")
             print(f"{args.name} is gone")
     return 0

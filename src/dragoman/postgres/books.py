@@ -16,6 +16,7 @@ from dragoman.accounts.ledger import (
     Page,
     Sums,
     check_words,
+    read_cursor,
     with_tries,
 )
 from dragoman.postgres.database import Database, PgConnection
@@ -187,8 +188,7 @@ class PostgresLedger:
     def page(self, since: float, until: float, where: dict[str, str], cursor: str, most: int) -> Page:
         if unknown := [word for word in where if word not in COLUMNS]:
             raise ValueError(f"{unknown[0]}: expected some of {', '.join(COLUMNS)}")
-        at, _, row_id = cursor.partition(",")
-        last = (float(at), row_id) if cursor else (until, "\U0010ffff")
+        last = read_cursor(cursor) if cursor else (until, "\U0010ffff")
         most = min(max(most, 1), MOST_ROWS)
         statement = f"select {', '.join(COLUMNS)} from dragoman.requests"  # noqa: S608  # our own names
         statement += ' where at >= $1 and (at < $2 or at = $2 and id collate "C" < $3)'

@@ -132,7 +132,8 @@ class Access:
         return origin is None or self._is_ours(origin, http)
 
     def admit(self, http: HttpRequest, access: AccessClass) -> tuple[int, str] | None:
-        """None if the key is good. Otherwise a status and a message, which are the same for every kind of wrong key.
+        """None if the key is good. Otherwise a status and a message. It is the same for unknown, wrong and revoked keys;
+        the owner of an expired key is told so.
 
         Pages of `origins` and of desktop programs may ask models. To administer, they need a key of their own: they
         cannot use the console's session, nor that no key is needed here."""
@@ -151,10 +152,14 @@ class Access:
             if found.admin == (access == "admin"):
                 return self._let_in(http, found, access)
             if access == "admin":
-                return 403, "an admin key is needed here"
+                return 403, "an admin key is needed here: dragoman keys new --admin"
         if self._too_many(http.client):
-            return 429, "too many wrong keys from this address"
-        return 401, "no valid key" if key is not None else "a key is needed: dragoman keys new"
+            return 429, "too many wrong keys from this address: wait a minute"
+        if key is None:
+            return 401, f"a key is needed: dragoman keys new{' --admin' if access == 'admin' else ''}"
+        if found is not None:
+            return 401, "an admin key is for /admin, /metrics and /xray; models need a client key: dragoman keys new"
+        return 401, self.keys.say_expired(key) or "no valid key"
 
     def lets_in(self, http: HttpRequest) -> bool:
         """Whether a client may ask models, by its key. A wrong key is not counted: `admit` does that."""

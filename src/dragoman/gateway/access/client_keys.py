@@ -13,6 +13,7 @@ from math import inf
 from mmap import mmap
 
 from dragoman.accounts.grants import NO_GRANT, FileKey, Grant, Holder, make_holder
+from dragoman.accounts.money import write_time
 from dragoman.errors import ConfigError
 from dragoman.gateway.http import HeadFacts
 from dragoman.gateway.stores.keys import KeyRow, KeyStore, KeyTable, new_pepper
@@ -147,6 +148,18 @@ class ClientKeys:
         if row is None or not (same or self._is_good_old(row, digest)) or self._has_ended(row):
             return None
         return self._holder(row)
+
+    def say_expired(self, key: str) -> str:
+        """For the owner of a key that was good until its end; "" for any other key."""
+        digest = self._table.digest(key)
+        written = self._owners.get(digest)
+        row = self._rows.get(key.split("-", 2)[1]) if written is None and _SHAPE.fullmatch(key) else None
+        ends = written[1] if written is not None else row.expires if row is not None else None
+        if row is not None and (self._is_revoked(row) or not hmac.compare_digest(digest.encode(), row.digest.encode())):
+            return ""
+        if ends is None or self._wall() < ends:
+            return ""
+        return f"this key expired at {write_time(ends)}: an admin of this gateway can prolong it, or make another one"
 
     def find_admin(self, key_id: str) -> Holder | None:
         """The owner of an admin key that is still good, by its id."""

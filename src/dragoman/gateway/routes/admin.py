@@ -96,7 +96,7 @@ CALLS = (
     Call(method="DELETE", path="/keys/{id}", work=revoke_key, says="revoke a key"),
     Call(method="GET", path="/teams", work=list_teams, says="list teams"),
     Call(method="PATCH", path="/teams/{name}", work=set_team, says="make or change a team", body=GrantChange),
-    Call(method="DELETE", path="/teams/{name}", work=drop_team, says="delete a team"),
+    Call(method="DELETE", path="/teams/{name}", work=drop_team, says="delete a team", query=("force",)),
     Call(method="GET", path="/budgets", work=list_budgets, says="how budgets stand"),
     Call(method="GET", path="/usage", work=read_usage, says="sums of the ledger", query=("by", *SPAN)),
     Call(method="GET", path="/ledger", work=read_ledger, says="single requests", query=("cursor", "limit", *SPAN)),
@@ -114,7 +114,7 @@ CALLS = (
     Call(method="DELETE", path="/mcp/{name}", work=remove_mcp, says="remove an MCP server"),
     Call(method="GET", path="/openapi.json", work=show_openapi, says="this API, as OpenAPI 3.1"),
 )
-_WORDS = {"{id}": r"(?P<id>[a-z0-9]{8})", "{name}": r"(?P<name>[^/]{1,100})"}
+_WORDS = {"{id}": r"(?P<id>[^/]{1,100})", "{name}": r"(?P<name>.{1,100})"}  # a team may have a name with `/`
 
 
 def make_routes() -> tuple[Route, ...]:

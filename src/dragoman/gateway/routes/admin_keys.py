@@ -1,11 +1,14 @@
 """The admin API: keys, teams, the audit log, budgets, usage and the ledger."""
 
 from contextlib import closing
+from typing import Any
 
 from dragoman.accounts import budgets, usage
-from dragoman.accounts.grants import NO_GRANT, Account, make_holder
+from dragoman.accounts.grants import NO_GRANT, Account, check_future, check_team_name, make_holder
 from dragoman.accounts.ledger import DETAILS, Ledger, Page
 from dragoman.accounts.money import write_amount, write_time
+from dragoman.errors import UpstreamError
+from dragoman.failure import Failure
 from dragoman.gateway.access.client_keys import ClientKeys
 from dragoman.gateway.routes.admin_types import (
     AdminRequest,
@@ -62,6 +65,7 @@ def show_key(request: AdminRequest) -> KeyView:
 
 def new_key(request: AdminRequest) -> KeyMade:
     body: NewKey = request.body
+    _check(request, body.team, body.expires)
     more = {"admin": body.admin, "team": body.team, "grant": body.grant, "expires": body.expires}
     key = request.store.new(body.name, **more, who=request.who)  # type: ignore[arg-type]  # as NewKey has them
     return KeyMade(id=key.split("-")[1], key=key)
@@ -69,19 +73,37 @@ def new_key(request: AdminRequest) -> KeyMade:
 
 def edit_key(request: AdminRequest) -> KeyView:
     body: EditKey = request.body
+    _check(request, body.team, body.expires)
     change = KeyChange(name=body.name, team=body.team, expires=body.expires, grant=body.grant)
     row = request.store.edit(request.groups["id"], change, request.who)
-    return _view(row) if row is not None else missing("key", request.groups["id"])
+    return _view(row) if row is not None else _missing_key(request)
+
+
+def _check(request: AdminRequest, team: str | None, expires: float | None) -> None:
+    """A ValueError for a team that does not exist, and for an end that has passed. An end of 0 is none."""
+    if team:
+        check_team_name(team, [one.name for one in list_teams(request).teams])
+    if expires:
+        check_future(expires, request.gateway.wall())
+
+
+def _missing_key(request: AdminRequest) -> Any:
+    """The error for a key that cannot be changed."""
+    key_id, table = request.groups["id"], request.store.read()
+    if any(row.id == key_id and row.revoked for row in (table.rows if table is not None else ())):
+        words = f"the key {key_id} is revoked, which cannot be undone: make another one"
+        raise UpstreamError(Failure(kind="invalid_request", status=409, message=words))
+    return missing("key", key_id)
 
 
 def rotate_key(request: AdminRequest) -> KeyMade:
     key = request.store.rotate(request.groups["id"], request.body.grace_s, request.who)
-    return KeyMade(id=request.groups["id"], key=key) if key is not None else missing("key", request.groups["id"])
+    return KeyMade(id=request.groups["id"], key=key) if key is not None else _missing_key(request)
 
 
 def revoke_key(request: AdminRequest) -> Done:
     done = request.store.revoke(request.groups["id"], request.who)
-    return Done(done=True) if done else missing("key", request.groups["id"])
+    return Done(done=True) if done else _missing_key(request)
 
 
 def list_teams(request: AdminRequest) -> Teams:
@@ -100,6 +122,11 @@ def set_team(request: AdminRequest) -> TeamView:
 
 
 def drop_team(request: AdminRequest) -> Done:
+    """With keys in it only if `force` says so: they would go on without its limits."""
+    found = next((team for team in list_teams(request).teams if team.name == request.groups["name"]), None)
+    if found is not None and found.keys and request.query.get("force") != "true":
+        words = f"keys of the team {found.name} would lose its limits ({found.keys}): move them, or say force=true"
+        raise UpstreamError(Failure(kind="invalid_request", status=409, message=words))
     done = request.store.drop_team(request.groups["name"], request.who)
     return Done(done=True) if done else missing("team", request.groups["name"])
 
