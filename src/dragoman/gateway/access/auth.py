@@ -132,7 +132,7 @@ class Access:
         return origin is None or self._is_ours(origin, http)
 
     def admit(self, http: HttpRequest, access: AccessClass) -> tuple[int, str] | None:
-        """None if the key is good. Otherwise a status and a message. It is the same for unknown, wrong and revoked keys;
+        """None if the key is good. Otherwise a status and a message, the same for unknown, wrong and revoked keys;
         the owner of an expired key is told so.
 
         Pages of `origins` and of desktop programs may ask models. To administer, they need a key of their own: they
