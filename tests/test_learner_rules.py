@@ -15,6 +15,7 @@ from dragoman.failure import Failure
 from dragoman.learner import learn
 from dragoman.learner_rules import RULES
 from dragoman.notes import Notes
+from dragoman.passes.prepare import legalise
 from dragoman.upstream.kept_files import LEARNED_KEPT_S, LearnedFile
 from dragoman.upstream.profiles import profile_for
 from dragoman.upstream.read_reply import read_refusal
@@ -27,6 +28,8 @@ from tests.passes.wires import read, write
 
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "r", "schema": A}}
 CHAT, ANTH, GEM, OLL, RESP = "openai_chat", "anthropic", "gemini", "ollama", "openai_responses"
+LARGE = PIXEL + "A" * 6_000_000
+COUNTED = {"type": "object", "properties": {"x": {"type": "array", "items": {"type": "string"}, "maxItems": 3}}}
 HIGH = {"reasoning_effort": "high"}
 BUDGET = {"thinking": {"type": "enabled", "budget_tokens": 2048}, "max_tokens": 4000}
 
@@ -113,6 +116,35 @@ LESSONS: list[tuple[str, str, str, dict[str, Any], str, str, Any]] = [
      "tool_choice", "gone"),
     ("vllm", "m", CHAT, {"messages": [ask(), said("ok", annotations=[{"x": 1}]), ask()]},
      "body.messages.1.assistant.annotations: Extra inputs are not permitted", "messages.1", said("ok")),
+    ("anthropic", "claude-new", ANTH, {"messages": [{"role": "user", "content": [
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": LARGE}}]}]},
+     "messages.0.content.0.image.source.base64: image exceeds 5 MB maximum: 6291456 bytes > 5242880 bytes",
+     "messages.0.content", "[image left out: 5.7 MB of base64, 5.0 are taken]"),
+    ("openai", "gpt-4o", CHAT, {"messages": [{"role": "user", "content": [
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{LARGE}"}}]}]},
+     "You uploaded an unsupported image. Please make sure your image is below 1 MB in size and of a known format.",
+     "messages.0.content", "[image left out: 5.7 MB of base64, 1.3 are taken]"),
+    ("openai", "o3", RESP, {"stream": True},
+     "Your organization must be verified to stream this model.", "stream", False),
+    ("fireworks", "m", CHAT, {"max_tokens": 9000},
+     "Requests with max_tokens > 4096 must have stream=true", "stream", True),
+    ("azure", "gpt-4o", CHAT, {"tools": [fn(A, description="d" * 10 + "rest")]},
+     "Invalid 'tools[0].function.description': string too long. Expected a string with maximum length 10, but got 14.",
+     "messages.0.content", "The description of the tool look goes on:\nrest"),
+    ("gemini", "gemini-9", GEM, {"generationConfig": {"candidateCount": 2}},
+     "Multiple candidates is not enabled for this model", "generationConfig.candidateCount", "gone"),
+    ("gemini", "gemini-9", GEM, {"tools": [{"functionDeclarations": [{"name": "f", "parametersJsonSchema": COUNTED}]}]},
+     "The specified schema produces a constraint that has too many states for serving.",
+     "tools.0.functionDeclarations.0.parametersJsonSchema.properties.x",
+     {"type": "array", "items": {"type": "string"}, "description": "(maxItems: 3)"}),
+    ("compatible", "kimi-k3", CHAT, {"tools": [fn({"type": "object", "properties": {
+        "x": {"type": "string", "anyOf": [{"minLength": 1}, {"type": "null"}], "description": "d"}}})]},
+     "tools.function.parameters is not a valid moonshot flavored json schema, details: <At path 'properties.x': when",
+     "tools.0.function.parameters.properties.x",
+     {"anyOf": [{"type": "string", "minLength": 1}, {"type": "null"}], "description": "d"}),
+    ("cerebras", "m", CHAT, {"tools": [fn(COUNTED)]}, "Unsupported JSON schema fields: {'maxItems'}",
+     "tools.0.function.parameters.properties.x",
+     {"type": "array", "items": {"type": "string"}, "description": "(maxItems: 3)"}),
 ]  # fmt: skip
 
 
@@ -159,6 +191,44 @@ def test_a_refusal_about_one_request_is_not_remembered() -> None:
     assert lesson.remember == {}
 
 
+def test_a_search_gives_way_to_functions_where_both_are_refused() -> None:
+    """Codex asks for both in every request."""
+    words = (
+        "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools with Function calling."
+    )
+    profile = replace(profile_for("gemini", "gemini-9"), searches="yes")
+    asks = read(RESP, asked(RESP, {"tools": [{"type": "web_search"}, {"type": "function", "name": "f"}]}))
+    sent = legalise(asks, profile, Notes())
+    assert len(sent.tools or ()) == 2
+    notes = Notes()
+    lesson = learn(refusal(words), sent, profile, notes)
+    assert lesson is not None
+    assert [getattr(tool, "name", "") for tool in lesson.request.tools or ()] == ["f"]
+    assert [(note.kind, note.where) for note in notes] == [("dropped", "/tools/0")]
+    assert lesson.remember == {"searches": "alone"}
+
+
+def test_googles_refusal_without_a_word_is_answered_with_plainer_schemas_once() -> None:
+    """Many limits in the schemas together are "an invalid argument", and nothing says which."""
+    profile = profile_for("gemini", "gemini-9")
+    request = read(CHAT, asked(CHAT, {"tools": [fn(COUNTED)]}))
+    lesson = learn(refusal("Request contains an invalid argument."), request, profile, Notes())
+    assert lesson is not None
+    assert "maxItems" not in json.dumps(write(lesson.request, profile)).replace("(maxItems: 3)", "")
+    assert lesson.remember == {}
+    assert learn(refusal("Request contains an invalid argument."), lesson.request, profile, Notes()) is None
+
+
+def test_a_system_text_beside_sound_is_said_by_the_user_once() -> None:
+    """Mistral's older models that hear (mistral-common validator.py)."""
+    words = "Found system messages at indexes [0] and audio chunks in messages at indexes [1]. This is not allowed."
+    talk = [{"role": "system", "content": "be brief"}, ask()]
+    lesson = learn(refusal(words), read(CHAT, asked(CHAT, {"messages": talk})), profile_for("mistral", "m"), Notes())
+    assert lesson is not None
+    assert [message.role for message in lesson.request.messages] == ["user"]
+    assert lesson.remember == {}
+
+
 def test_every_rule_has_its_refusal() -> None:
     words = [row[4] for row in LESSONS] + OTHER_WORDS + [row[2] for row in BLIND_WORDS]
     assert [rule.pattern.pattern for rule in RULES if not any(rule.pattern.search(text) for text in words)] == []
@@ -166,6 +236,9 @@ def test_every_rule_has_its_refusal() -> None:
 
 # Words of rules whose fields are the profile's already in every row that a test above could use.
 OTHER_WORDS = [
+    "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools with Function calling.",
+    "Request contains an invalid argument.",
+    "Found system messages at indexes [0] and audio chunks in messages at indexes [1].",
     "logprobs is not supported with tools + stream",
     "Budget 0 is invalid. This model only works in thinking mode.",
     "messages.2.content.0: content cannot be empty if `is_error` is true",

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from dragoman.model.effort import EFFORTS
 from dragoman.model.request import Request
 from dragoman.passes.profile import Profile, Thinking
+from dragoman.passes.schema_targets import LANGUAGES
 
 Fields: TypeAlias = dict[str, Any]
 Teach: TypeAlias = Callable[[re.Match[str], Profile, Request], Fields]
@@ -89,6 +90,24 @@ def _learn_grammar(match: re.Match[str], profile: Profile, request: Request) -> 
     return {"lacks": (*profile.lacks, "json_schema")}
 
 
+def _learn_plain(match: re.Match[str], profile: Profile, request: Request) -> Fields:
+    """Schemas without limits and patterns."""
+    language = "plain" if LANGUAGES[profile.schema].refs else "gemini_plain"
+    return {"schema": language, "output_schema": language, "strict_schema": ""}
+
+
+def _learn_many_states(match: re.Match[str], profile: Profile, request: Request) -> Fields:
+    """Google's "Request contains an invalid argument." names nothing. What it most often is about: the limits in many
+    schemas together."""
+    return {} if LANGUAGES[profile.schema].refs else _learn_plain(match, profile, request)
+
+
+def _learn_size(match: re.Match[str], profile: Profile, request: Request) -> Fields:
+    """The limit of a picture: Anthropic counts its base64, OpenAI names megabytes of the file."""
+    characters = int(match.group(1)) if match.group(1) else int(match.group(2)) * 1_048_576 * 4 // 3
+    return {"media": replace(profile.media, most_characters=characters)}
+
+
 def _learn_longest(match: re.Match[str], profile: Profile, request: Request) -> Fields:
     field = {"prompt_cache_key": "cache_key"}.get(match.group(1), "user")
     return {"longest": {**profile.longest, field: int(match.group(2))}}
@@ -157,6 +176,29 @@ RULES: tuple[LearnedRule, ...] = (
     _rule(r"must be verified to generate reasoning summaries", "without a summary", {"summaries": False}),
     _rule(r"web search options not supported with this model", "without web_search_options", _learn_no_search),
     _rule(r"unsupported (?:parameter|value): '(reasoning\.mode|all_turns)'", "without it", _learn_reasoning_word),
+    _rule(r"image exceeds .{0,40}bytes > (\d+) bytes|image is below (\d+) MB", "words for large pictures", _learn_size),
+    _rule(r"must be verified to stream", "without a stream", {"streams": "never"}),
+    _rule(r"must have stream ?= ?true|Streaming is required for", "in a stream", {"streams": "always"}),
+    _rule(
+        r"Found system messages at indexes.{0,80}audio",
+        "system text said by the user",
+        {"lead_system": "user", "mid_system": "user"},
+        once=True,
+    ),
+    _rule(
+        r"function\.description': string too long.{0,80}maximum length (\d+)",
+        "the rest of long descriptions as system text",
+        lambda match, profile, request: {"longest_description": int(match.group(1))},
+    ),
+    _rule(
+        r"Multiple candidates is not enabled",
+        "one answer",
+        lambda match, profile, request: {"rejects": (*profile.rejects, "choices")},
+    ),
+    _rule(r"enable tool_config\.include_server_side_tool_invocations", "without searches", {"searches": "alone"}),
+    _rule(r"too many states for serving|Unsupported JSON schema fields", "schemas without limits", _learn_plain),
+    _rule(r"moonshot flavored json schema", "schemas as Moonshot writes them", {"schema": "mfjs"}),
+    _rule(r"\ARequest contains an invalid argument\.?\s*$", "schemas without limits", _learn_many_states, once=True),
     _rule(r"compiled grammar is too large", "schemas that are not enforced", _learn_grammar),
     _rule(r"logprobs is not supported with tools \+ stream", "without logprobs", _learn_no_scores, once=True),
     _rule(r"logprobs are not supported with", "without logprobs", _learn_no_scores),

@@ -42,6 +42,7 @@ def test_a_rule_of_the_checkers_says_where_it_comes_from() -> None:
 # Families of profiles.toml about which no server is known to refuse anything that others take.
 NOTHING_REFUSED = {
     ("deepseek", "deepseek-chat*"): "takes what the other models of its maker refuse",
+    ("openrouter", "claude-*"): "drops thinking without a word where a call is forced",
     ("cerebras", "zai-glm-4.7*"): "ignores every effort but none",
     ("minimax", "minimax-m2*"): "thinks whatever is said",
 }

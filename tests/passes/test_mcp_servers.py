@@ -151,9 +151,14 @@ def test_servers_of_gemini_go_to_both_and_come_from_both() -> None:
 
 
 def test_a_model_that_takes_functions_alone_gets_no_server_beside_them() -> None:
-    old, new = (profile_for("gemini", model, "gemini") for model in ("gemini-2.5-flash", "gemini-3-pro"))
-    tools = (Tool(name="f"), ServerTool(dialect="openai_responses", body=FREE))
-    for profile, servers in ((old, 0), (new, 1)):
+    """The Gemini API takes its own tools beside functions only with a switch that no other client can obey."""
+    new = profile_for("gemini", "gemini-3-pro", "gemini")
+    server = ServerTool(dialect="openai_responses", body=FREE)
+    for profile, tools, servers in (
+        (profile_for("gemini", "gemini-2.5-flash", "gemini"), (Tool(name="f"), server), 0),
+        (new, (Tool(name="f"), server), 0),
+        (new, (server,), 1),
+    ):
         request = Request(model="m", messages=(user("q"),), tools=tools)
         kept = legalise(request, profile, Notes()).tools or ()
         assert len([tool for tool in kept if isinstance(tool, ServerTool)]) == servers

@@ -5,11 +5,12 @@ from typing import Any, get_args
 import pytest
 
 from dragoman.errors import LossError
-from dragoman.model.messages import Image
+from dragoman.model.messages import Image, Text
 from dragoman.model.request import CustomTool, OutputFormat, Request, ServerTool, ToolChoice
 from dragoman.notes import Notes
 from dragoman.passes.prepare import legalise
 from dragoman.passes.profile import Feature, MediaForms, Policy, Profile
+from dragoman.upstream.profiles import profile_for
 from tests.passes.short_forms import assistant, talk, tool, user
 
 EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
@@ -89,3 +90,12 @@ def test_what_a_target_has_is_left_as_it_is(feature: Feature) -> None:
     notes = Notes()
     assert legalise(WANTED[feature][0], Profile(kind="x", dialect="openai_chat"), notes).messages
     assert [note.canonical for note in notes if note.kind != "repaired"] == []
+
+
+def test_a_picture_over_the_limit_of_bytes_is_told_in_words() -> None:
+    """Anthropic takes ten megabytes of base64. A larger picture stays in the history of an agent for good."""
+    large = Image(data="A" * 10_485_764, media_type="image/png")
+    notes = Notes()
+    sent = legalise(talk(user(large, PICTURE)), profile_for("anthropic", "claude-opus-5"), notes)
+    assert [type(part) for part in sent.messages[0].parts] == [Text, Image]
+    assert [(note.kind, note.where) for note in notes] == [("altered", "/messages/0/parts/0")]

@@ -48,6 +48,8 @@ def ask(source: str, to: str, **settings: Any) -> Any:
     body = {"model": "gpt-5.6", "stream": True, "tools": TOOLS[source], **BODIES[source], **settings}
     if "top_logprobs" in settings and source == "openai_chat":
         body["logprobs"] = True
+    elif "top_logprobs" in settings:
+        body["include"] = ["message.output_text.logprobs"]
     return convert(body, source=source, to=to)
 
 

@@ -12,6 +12,7 @@ from dragoman.model.request import AnyTool, Request, ServerTool, Tool
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.parameters import estimate
 from dragoman.passes.profile import Profile
+from dragoman.passes.system import count_lead
 
 _ADDRESS = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 _TELEPHONE = re.compile(r"\+?\d[\d ()./-]{6,}\d")
@@ -25,6 +26,8 @@ def fit_limits(request: Request, profile: Profile, notes: Notes) -> Request:
         request = _fit_metadata(request, profile, notes)
     if profile.most_tools is not None and len(request.tools or ()) > profile.most_tools:
         request = _limit_tools(request, profile.most_tools, notes)
+    if profile.longest_description is not None and request.tools:
+        request = _shorten_descriptions(request, profile.longest_description, notes)
     request = _fit_output(request, profile, notes)
     return _fit_window(request, profile.window, notes) if profile.window is not None else request
 
@@ -89,6 +92,26 @@ def _without_id(part: Part, dialect: str, own: dict[str, Any]) -> Part:
     kept = {key: value for key, value in own.items() if key != "id"}
     extras = {**part.extras, dialect: {**kept, "~item": "new"}}  # type: ignore[union-attr]
     return replace(part, extras=extras)
+
+
+# ---------------------------------------------------------------- descriptions
+
+
+def _shorten_descriptions(request: Request, longest: int, notes: Notes) -> Request:
+    """What a long description has over the limit goes into the system text, where the model reads it too."""
+    tools, rest = list(request.tools or ()), []
+    for i, tool in enumerate(tools):
+        if isinstance(tool, ServerTool) or tool.description is None or len(tool.description) <= longest:
+            continue
+        notes.altered((((ROOT, "tools"), i), "description"), f"over {longest} characters: the rest is system text")
+        rest.append(f"The description of the tool {tool.name} goes on:\n{tool.description[longest:]}")
+        tools[i] = replace(tool, description=tool.description[:longest])
+    if not rest:
+        return request
+    lead = count_lead(request.messages)
+    head, told = request.messages[:lead] or (Message(role="system", parts=()),), Text(text="\n\n".join(rest))
+    last = replace(head[-1], parts=(*head[-1].parts, told))
+    return replace(request, tools=tuple(tools), messages=(*head[:-1], last, *request.messages[lead:]))
 
 
 # ---------------------------------------------------------------- counts

@@ -31,14 +31,22 @@ TEXT_ONLY = ("text",)  # what a model answers in anyway
 
 def fit_parameters(request: Request, profile: Profile, notes: Notes) -> Request:
     changes: dict[str, Any] = {}
+    if profile.streams != "any":
+        request = _fit_stream(request, profile, notes)
     if profile.omit_neutral:
         for field, value in NEUTRAL.items():
             if getattr(request, field) == value:
                 changes[field] = None
                 notes.repaired((ROOT, field), "has no effect, and may be refused")
+        if request.output is not None and request.output.type == "text":
+            changes["output"] = None
+            notes.repaired((ROOT, "output"), "has no effect, and may be refused")
     if request.top_k is not None and request.top_k <= 0 and not profile.native:
         changes["top_k"] = None
         notes.repaired((ROOT, "top_k"), "a limit of 0 or less is no limit, and many servers refuse it")
+    if request.top_logprobs is not None and not request.logprobs and not profile.native:
+        changes["top_logprobs"] = None
+        notes.repaired((ROOT, "top_logprobs"), "without logprobs it says nothing, and many servers refuse it")
     for field in profile.rejects:
         value = getattr(request, field)
         if value is not None and field not in changes:
@@ -65,6 +73,16 @@ def fit_parameters(request: Request, profile: Profile, notes: Notes) -> Request:
     if request.tools is not None and (profile.takes_tool_extras is not None or not request.tools):
         request = _fit_tools(request, request.tools, profile, notes)
     return request
+
+
+def _fit_stream(request: Request, profile: Profile, notes: Notes) -> Request:
+    """Asks for a stream, or for none, where the server gives its answer in one way only. The client gets what it asked
+    for: each answer is read whichever way it comes."""
+    wanted = profile.streams == "always"
+    if bool(request.stream) == wanted:
+        return request
+    notes.repaired((ROOT, "stream"), "the server answers only " + ("in a stream" if wanted else "without a stream"))
+    return replace(request, stream=wanted)
 
 
 def _fit_ranges(request: Request, changes: dict[str, Any], profile: Profile, notes: Notes) -> None:
@@ -177,6 +195,10 @@ def _fit_extras(request: Request, profile: Profile, notes: Notes) -> Request:
         )
         if refused and key[:1] != "~" and kept.pop(key) is not None:
             notes.dropped((at, key), f"{profile.kind} refuses it")
+    for key, words in profile.respelled.items():
+        if type(kept.get(key)) is str and kept[key] in words:
+            notes.repaired((at, key), f"{kept[key]} is not its word, {words[kept[key]]} is")
+            kept[key] = words[kept[key]]
     for key in profile.stream_keys:
         if not request.stream and kept.get(key) is not None:
             del kept[key]

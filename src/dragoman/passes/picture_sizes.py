@@ -54,9 +54,14 @@ def fit_pictures(request: Request, profile: Profile, notes: Notes) -> Request:
     places = _find_pictures(request)
     sides = {place: max(measure(picture.data or "") or (0, 0)) for place, picture in places.items()}
     gone: dict[PicturePlace, str] = {}
+    if media.most_characters is not None:
+        for place, picture in places.items():
+            size = len(picture.data or "")
+            if size > media.most_characters:
+                gone[place] = f"{size / 1_048_576:.1f} MB of base64, {media.most_characters / 1_048_576:.1f} are taken"
     if media.most_pixels is not None:
         for place, side in sides.items():
-            if side > media.most_pixels:
+            if place not in gone and side > media.most_pixels:
                 gone[place] = f"a side of {side} pixels, {media.most_pixels} are taken"
     many, most = media.many_pictures, media.most_pixels_of_many
     if many is not None and most is not None:

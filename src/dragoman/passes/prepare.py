@@ -187,7 +187,9 @@ STEPS: tuple[PassStep, ...] = (
     PassStep(mend_arguments, _with(ToolCall), lambda p: p.arguments == "object"),
     PassStep(move_result_media, MEDIA, lambda p: not p.result_media),
     PassStep(fit_media, MEDIA),
-    PassStep(fit_pictures, _with(Image), lambda p: p.media.most_pixels is not None),
+    PassStep(
+        fit_pictures, _with(Image), lambda p: p.media.most_pixels is not None or p.media.most_characters is not None
+    ),
     # reasoning
     PassStep(replay_reasoning, _with(Reasoning, SEAL)),
     PassStep(

@@ -63,6 +63,7 @@ class MediaForms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     own_urls: tuple[str, ...] = ()  # beginnings of addresses that only this server can read (PRIVATE_URLS)
     image_types: tuple[str, ...] = ()  # () is any
     document_types: tuple[str, ...] = ()
+    most_characters: int | None = None  # of a picture's base64
     most_pixels: int | None = None  # of a picture's longer side
     many_pictures: int | None = None  # more than these are many
     most_pixels_of_many: int | None = None
@@ -73,6 +74,7 @@ class SearchTool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a web search that the server runs is written as a tool, and which settings it has."""
 
     head: dict[str, Any]  # the tool without settings
+    most_domains: int | None = None
     filters: str | None = ""  # the key that holds the domains; "": the tool itself; None: it has no such setting
     blocks: bool = False  # domains may be excluded, if the search is not limited to some domains
     place: bool = True
@@ -165,9 +167,11 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     takes_older: bool = False  # these too
     maker: bool = False  # of the dialect: takes the keys that its dialects share
     early_usage: str = ""  # the stream option that puts the usage into every chunk
+    streams: Literal["any", "always", "never"] = "any"  # always: a request without a stream is refused; never: one with
     stream_keys: tuple[str, ...] = ()  # keys of the dialect's own that are refused without a stream
     takes_extras: tuple[str, ...] | None = None  # the only keys of the dialect's own that are taken
     takes_tool_extras: tuple[str, ...] | None = None
+    respelled: dict[str, dict[str, str]] = {}  # words of keys of the dialect's own: the wrong one -> the right one
     takes_betas: tuple[str, ...] | None = None
     ranges: dict[str, tuple[float | None, float | None]] = {}
     longest: dict[str, int] = {}  # characters of an identifier; a longer one is sent as its hash
@@ -178,6 +182,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     window: int | None = None  # tokens of prompt and answer together; a larger limit is refused
     needs_output: int | None = None  # the limit to send if the request has none, for servers that demand one
     most_tools: int | None = None
+    longest_description: int | None = None  # characters of what a tool is for
     empty_tools: bool = False  # an empty list of tools is taken
     limit_keys: tuple[str, ...] = ()  # the two wire names of max_output, the usual one first
     words: dict[str, tuple[str, ...]] = {}  # the only values a word may have

@@ -126,7 +126,10 @@ def _replay(part: Reasoning, model: str, profile: Profile, at: At, notes: Notes,
             return None
         case "signed":
             blank = part.seal is not None and not part.seal.value  # what clients keep of a thought without a signature
-            known = kept_there and part.seal is None and part.extras.get(profile.dialect, {}).get("id")
+            own = part.extras.get(profile.dialect, {})
+            # The maker's own items have no text beside their summary: "Expected an array with maximum length 0"
+            foreign = profile.maker and own.get("~place") == "content"
+            known = kept_there and part.seal is None and own.get("id") and not foreign
             if (ours and not blank) or known:
                 return part  # sealed by the target, or kept there under an id
             who = "unsigned" if part.seal is None or blank else f"sealed by {part.seal.model or part.seal.origin}"

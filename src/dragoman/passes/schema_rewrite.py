@@ -159,6 +159,9 @@ class Rewriter:
             return self._anything()
         if not self.language.refs and "$ref" in schema:
             return self._inline(schema, path, trail, depth)
+        if self.language.alone and "$ref" in schema and len(schema) > 1:
+            self._lose(path, "the target takes nothing beside $ref", gone=False)
+            schema = {"$ref": schema["$ref"]}
         hints: list[str] = []
         schema = self._normal(schema, path, hints)
         kinds = schema.get("type")
@@ -168,6 +171,8 @@ class Rewriter:
         for key, value in schema.items():
             self._keyword(made, schema, key, value, path, trail, depth, hints)
         self._complete(made, schema)
+        if self.language.alone:
+            _say_type_once(made)
         if hints:
             made["description"] = tell(made.get("description"), hints)
         return made
@@ -491,3 +496,14 @@ class Rewriter:
 
     def _lose(self, path: SchemaPath, why: str, *, gone: bool) -> None:
         self.lost.append((path, why, gone))
+
+
+def _say_type_once(made: JsonObject) -> None:
+    """The type of a union in those of its branches that say none, and that of values beside them."""
+    typed = ("type", "$ref", "anyOf")
+    if "anyOf" in made and "type" in made:
+        kind = made.pop("type")
+        made["anyOf"] = [b if any(key in b for key in typed) else {"type": kind, **b} for b in made["anyOf"]]
+    kind = json_type(made["const"]) if "const" in made else type_of_enum(made) if "enum" in made else None
+    if kind is not None and not any(key in made for key in typed):
+        made["type"] = kind

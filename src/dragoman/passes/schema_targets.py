@@ -28,6 +28,7 @@ CORE = frozenset({"type", "description", "enum", "properties", "required", "item
 class SchemaTarget(Struct, frozen=True, kw_only=True):
     keywords: frozenset[str] | None = None  # None: all of JSON Schema
     refs: bool = True  # takes $ref; otherwise the definition is written in its place
+    alone: bool = False  # nothing may stand beside $ref, and no type beside anyOf
     null: Literal["type", "nullable", "any_of"] = "type"  # its form of "or null"
     strings_only: bool = False  # an enum's values must be strings
     null_in_enum: bool = True
@@ -113,6 +114,21 @@ LANGUAGES: dict[str, SchemaTarget] = {
         property_names=_GEMINI_NAMES,
         tolerant=True,
     ),
+    # The same after a refusal as too many states: neither limits nor patterns, and for Google's own clients, too.
+    "gemini_plain": SchemaTarget(
+        keywords=CORE | {"title", "anyOf", "additionalProperties", "propertyOrdering"},
+        refs=False,
+        items=True,
+        limits=False,
+        empty="absent",
+        property_names=_GEMINI_NAMES,
+    ),
+    # Any other server that refuses keywords: "Unsupported JSON schema fields: {'minItems', 'items'}" (Cerebras)
+    "plain": SchemaTarget(
+        keywords=CORE | REFS | {"const", "anyOf", "additionalProperties", "title", "default"}, items=True, limits=False
+    ),
+    # "is not a valid moonshot flavored json schema": kimi-code #2661, kimi-cli #2061, pi #5822 (2026)
+    "mfjs": SchemaTarget(items=True, alone=True),
     # What the server's struct keeps: protocols/ollama.md section 5
     "ollama": SchemaTarget(keywords=CORE | {"anyOf"}, refs=False, items=True, tolerant=True),
     # "failed to parse grammar": no patterns, formats or long repetitions (FIELD-CASES 128)

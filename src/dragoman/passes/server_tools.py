@@ -41,6 +41,10 @@ def has_foreign(request: Request) -> bool:
 def tell_server_tools(request: Request, profile: Profile, notes: Notes) -> Request:
     if profile.dialect != CHAT:
         request = _tell_chat_search(request, profile, notes)
+    if profile.searches == "alone" and not profile.native:
+        request = _drop_own_searches(request, profile, notes)
+    if profile.search_tool is not None and profile.search_tool.most_domains is not None:
+        request = _cut_own_domains(request, profile, profile.search_tool, notes)
     foreign = [tool for tool in request.tools or () if _is_foreign(tool, profile)]
     if not foreign or request.tools is None:
         return request
@@ -56,6 +60,19 @@ def tell_server_tools(request: Request, profile: Profile, notes: Notes) -> Reque
         if known is None or isinstance(known, ServerTool):
             gone.add(str(tool.body.get("name")))
     return _choose_among(replace(request, tools=tuple(kept) or None), gone, notes)
+
+
+def _drop_own_searches(request: Request, profile: Profile, notes: Notes) -> Request:
+    """A search that we asked for beside functions, before a refusal taught that both are too much."""
+    tools = request.tools or ()
+    mixed = any(not isinstance(tool, ServerTool) for tool in tools)
+    found = [isinstance(t, ServerTool) and t.dialect == profile.dialect and read_search(t) is not None for t in tools]
+    if not mixed or not any(found):
+        return request
+    for i, searches in enumerate(found):
+        if searches:
+            notes.dropped(((ROOT, "tools"), i), f"{profile.kind} refuses a web search beside functions")
+    return replace(request, tools=tuple(tool for tool, gone in zip(tools, found, strict=True) if not gone))
 
 
 def _is_foreign(tool: AnyTool, profile: Profile) -> bool:
@@ -206,17 +223,35 @@ def write_search(search: WebSearch, profile: Profile, form: SearchTool, at: At, 
     return ServerTool(dialect=profile.dialect, body=body)
 
 
+def _cut_own_domains(request: Request, profile: Profile, form: SearchTool, notes: Notes) -> Request:
+    """The same limit for a tool that the client wrote in the target's dialect itself."""
+    tools = list(request.tools or ())
+    for i, tool in enumerate(tools):
+        search = read_search(tool) if isinstance(tool, ServerTool) and tool.dialect == profile.dialect else None
+        if not isinstance(tool, ServerTool) or search is None or search.only is None or not form.filters:
+            continue
+        kept = search.only[: form.most_domains]
+        if len(kept) < len(search.only):
+            notes.altered((((ROOT, "tools"), i), "body"), f"{profile.kind} takes {form.most_domains} domains")
+            filters = {**tool.body[form.filters], "allowed_domains": kept}
+            tools[i] = replace(tool, body={**tool.body, form.filters: filters})
+    same = all(a is b for a, b in zip(tools, request.tools or (), strict=True))
+    return request if same else replace(request, tools=tuple(tools))
+
+
 def _write_domains(body: JsonObject, search: WebSearch, form: SearchTool) -> list[str]:
     """Returns what cannot be written."""
     if search.only is not None:
-        domains: JsonObject = {"allowed_domains": search.only}
+        domains: JsonObject = {"allowed_domains": search.only[: form.most_domains]}
         body |= {form.filters: domains} if form.filters else domains
+    over = len(search.only or ()) - (form.most_domains or len(search.only or ()))
+    lost = [f"{over} more domains"] if over > 0 else []
     if search.never is None:
-        return []
+        return lost
     if not form.blocks or search.only is not None:  # "cannot be used alongside allowed_domains"
-        return ["blocked_domains"]
+        return [*lost, "blocked_domains"]
     body["blocked_domains"] = search.never
-    return []
+    return lost
 
 
 # ------------------------------------------------------- tools the client runs

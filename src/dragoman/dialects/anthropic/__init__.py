@@ -104,6 +104,7 @@ PROFILE = Profile(
         video=(),
         image_types=("image/jpeg", "image/png", "image/gif", "image/webp"),
         document_types=("application/pdf", "text/plain"),
+        most_characters=10 * 1_048_576,
         most_pixels=8000,
         many_pictures=20,
         most_pixels_of_many=2000,

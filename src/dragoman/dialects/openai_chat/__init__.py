@@ -84,6 +84,7 @@ PROFILE = Profile(
     strict_schema="openai_strict",
     thoughts="not_alone",
     limit_keys=LIMITS,
+    respelled={"prompt_cache_retention": {"in-memory": "in_memory"}},  # as OpenAI's own SDKs had it
     stream_keys=("stream_options",),
     shared_extras={
         "openai_responses": {
@@ -104,6 +105,7 @@ PROFILE = Profile(
     },
     wrong_forms=("~typed",),
     result_ids=True,
+    ranges={"top_p": (0, 1), "frequency_penalty": (-2, 2), "presence_penalty": (-2, 2)},
     stops=4,
     longest={"user": 64, "cache_key": 64},
     metadata_limits=(16, 64, 512),

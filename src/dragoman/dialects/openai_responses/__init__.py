@@ -71,7 +71,8 @@ PROFILE = Profile(
     sealed_option=("include", SEALED),
     stores_unasked=True,
     state_keys=("previous_response_id", "conversation"),
-    ranges={"max_output": (16, None)},
+    ranges={"max_output": (16, None), "top_p": (0, 1)},
+    respelled={"prompt_cache_retention": {"in-memory": "in_memory"}},  # as OpenAI's own SDKs had it
     stream_keys=("stream_options",),
     shared_extras={
         "openai_chat": {

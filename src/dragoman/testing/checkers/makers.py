@@ -61,6 +61,35 @@ def _check_kimi(body: dict[str, Any], messages: list[ChatMessage]) -> Complaints
     return complaints
 
 
+_FLAVORED = "tools.function.parameters is not a valid moonshot flavored json schema, details: <At path '{at}': {why}>"
+
+
+def _odd_unions(schema: object, at: str) -> Iterator[str]:
+    """kimi-code #2661, kimi-cli #2061, pi #5822 (2026)."""
+    if isinstance(schema, list):
+        for i, inner in enumerate(schema):
+            yield from _odd_unions(inner, f"{at}.{i}")
+    if not isinstance(schema, dict):
+        return
+    where = at.removeprefix(".") or "root"
+    if isinstance(schema.get("anyOf"), list) and "type" in schema:
+        words = "when using anyOf, type should be defined in anyOf items instead of the parent schema"
+        yield _FLAVORED.format(at=where, why=words)
+    beside = ", ".join(key for key in schema if key != "$ref")
+    if isinstance(schema.get("$ref"), str) and beside:
+        yield _FLAVORED.format(at=where, why=f"conflicting keywords found after $ref expansion: {beside}")
+    if "enum" in schema and not {"type", "anyOf"} & set(schema):
+        yield _FLAVORED.format(at=where, why="type is not defined")
+    for key, inner in schema.items():
+        if key not in ("enum", "const", "default", "examples"):
+            yield from _odd_unions(inner, f"{at}.{key}")
+
+
+def _check_moonshot(body: dict[str, Any], messages: list[ChatMessage]) -> Complaints:
+    schemas = [(tool.get("function") or {}).get("parameters") for tool in objects(body.get("tools"))]
+    return _check_kimi(body, messages) + [words for schema in schemas for words in _odd_unions(schema, "")]
+
+
 def _check_minimax(body: dict[str, Any], messages: list[ChatMessage]) -> Complaints:
     complaints: Complaints = []
     roles = [message.get("role") for message in messages]
@@ -104,7 +133,7 @@ _CHECKS: dict[str, Callable[[dict[str, Any], list[ChatMessage]], Complaints]] = 
     "llamacpp": _check_arguments,
     "lmstudio": _check_lmstudio,
     "minimax": _check_minimax,
-    "moonshot": _check_kimi,
+    "moonshot": _check_moonshot,
     "sglang": _check_sglang,
     "vllm": _check_arguments,
     "xai": _check_xai,
