@@ -109,8 +109,8 @@ def _shorten_descriptions(request: Request, longest: int, notes: Notes) -> Reque
     if not rest:
         return request
     lead = count_lead(request.messages)
-    head, told = request.messages[:lead] or (Message(role="system", parts=()),), Text(text="\n\n".join(rest))
-    last = replace(head[-1], parts=(*head[-1].parts, told))
+    head, words = request.messages[:lead] or (Message(role="system", parts=()),), Text(text="\n\n".join(rest))
+    last = replace(head[-1], parts=(*head[-1].parts, words))
     return replace(request, tools=tuple(tools), messages=(*head[:-1], last, *request.messages[lead:]))
 
 
