@@ -37,7 +37,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "wrong type": (b'[providers.a]\nkind = "demo"\n[aliases]\nx = 3\n', "dragoman.toml:4: aliases.x"),
     "not text": (b'[providers.a]\nkind = "\xff\xfe"\n', "dragoman.toml:2: is not UTF-8"),
     "too large": (b'[providers.a]\nkind = "demo"\n' + b"#" * 2_000_000, "dragoman.toml: is larger than"),
-    "itself": (b'[providers.me]\nbase_url = "http://127.0.0.1:0/v1"\n', "this gateway itself"),
+    "itself": (b'[providers.me]\nbase_url = "http://127.0.0.1:0/v1"\n', "this gateway's own address"),
     "exposed": (b'host = "0.0.0.0"\n[providers.a]\nkind = "demo"\n', "without client keys"),
     "weak key": (b'client_keys = ["short"]\n[providers.a]\nkind = "demo"\n', "dragoman.toml:1: client_keys"),
 }
