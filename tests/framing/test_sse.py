@@ -61,3 +61,24 @@ def test_an_endless_event_is_refused(wire: bytes) -> None:
     decoder = SseDecoder(max_frame_bytes=100)
     with pytest.raises(DecodeError, match="larger than 100 bytes"):
         decoder.feed(wire)
+
+
+def test_a_frame_that_grows_is_as_bounded_as_one_that_comes_at_once() -> None:
+    decoder = SseDecoder(max_frame_bytes=100)
+    for _ in range(100):
+        decoder.feed(b"x")
+    with pytest.raises(DecodeError, match="larger than 100 bytes"):
+        decoder.feed(b"x")
+
+
+RUN = b"data: a\r\n\r\ndata: bb\n\n\ndata: c\rdata: d\n\r\n: e\r\n\r\n"
+
+
+@given(st.lists(st.integers(0, len(RUN)), max_size=12), st.integers(0, 12))
+def test_a_gathered_piece_and_the_rest_give_the_same_frames(cuts: list[int], gathered: int) -> None:
+    """`gather` may be asked before each piece, and may decline."""
+    decoder, found = SseDecoder(), list[SseFrame]()
+    for number, (a, b) in enumerate(pairwise([0, *sorted(cuts), len(RUN)])):
+        piece = decoder.gather(RUN[a:b]) if number >= gathered else None
+        found += decoder.feed(RUN[a:b] if piece is None else piece)
+    assert [*found, *decoder.close()] == frames(RUN)

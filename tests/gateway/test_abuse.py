@@ -36,6 +36,7 @@ from dragoman.gateway.telemetry import metrics
 from dragoman.upstream import upstream_state
 from dragoman.upstream.spec import Timeouts
 from tests.gateway.house import CANARY, Seen, faultline, open_house, say, stream, upstream
+from tests.gateway.stalls import PROMISE_S, Meter
 from tests.gateway.test_faults import ASK, DONE, GOOD, WHOLE, ask, chunk, dice, hang_up, stall
 from tests.gateway.test_threats import CHAT, DOORS
 from tests.gateway.web import get, head_of, post, raw, send
@@ -704,6 +705,32 @@ def test_t42_an_upstream_that_never_comes_to_the_point_is_left_at_the_deadline(s
         got = ask(house, streamed=streamed)
         assert got.status == 504
         assert line.seen[0].left.wait(NEVER_S)
+
+
+@pytest.mark.parametrize("filler", [b": wait\n\n", b" ", b"\n"], ids=["comments", "spaces", "lines"])
+@pytest.mark.parametrize("dialect", ["openai_chat", "anthropic", "gemini"])
+def test_t42_a_flood_before_the_first_words_is_bounded(dialect: str, filler: bytes) -> None:
+    """It was kept up to the limit of a stream (256 MB), and all of it was looked at after each piece."""
+    written = [0]
+
+    async def flood(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
+        while True:
+            writer.write(filler * (65536 // len(filler)))
+            await writer.drain()
+            written[0] += 65536
+
+    with (
+        faultline(flood) as line,
+        open_house(upstream("one", dialect, line.url, models=("m",))) as house,
+    ):
+        meter = Meter()
+        with meter.watch(house):
+            got = ask(house, streamed=True)
+        assert got.status == 502
+        assert line.seen[0].left.wait(NEVER_S)
+        assert written[0] < 80 * 1024 * 1024  # three tries
+        assert meter.worst_s < 3 * PROMISE_S
 
 
 @pytest.mark.parametrize("count", [-5, 10**12, 10**30])

@@ -12,6 +12,7 @@ import pytest
 
 from dragoman.gateway import client_connection
 from dragoman.gateway.client_connection import MOST_AHEAD
+from dragoman.gateway.client_exchange import UNREAD_BYTES, ClientExchange
 from dragoman.gateway.config.settings import RequestLimits
 from tests.gateway.house import House, Seen, faultline, open_house, say, stream, upstream
 from tests.gateway.stalls import PROMISE_S, Meter
@@ -63,6 +64,27 @@ def test_a_body_in_chunks_is_one_body(house: House) -> None:
     head = head_of(CHAT, ASK).replace(b"content-length: %d" % len(ASK), b"transfer-encoding: chunked")
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in ASK) + b"0\r\n\r\n"
     assert raw(house.url, head + chunks + LAST).count(b"HTTP/1.1 200 OK\r\n") == 2
+
+
+@pytest.mark.parametrize("size", [1, 2, 900])
+def test_a_body_in_small_chunks_takes_no_more_memory_than_its_bytes(size: int) -> None:
+    """Each chunk of two bytes was an object of its own: 10 MB took 280, and to join them took a quarter second."""
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "x" * 1_000_000}]}).encode()
+    chunks = [body[at : at + size] for at in range(0, len(body), size)]
+    head = head_of(CHAT, body).replace(b"content-length: %d" % len(body), b"transfer-encoding: chunked")
+    keep, most = ClientExchange._keep, [0]
+
+    def measure(exchange: ClientExchange, data: bytes) -> None:
+        keep(exchange, data)
+        most[0] = max(most[0], len(exchange._pieces))
+
+    with pytest.MonkeyPatch.context() as patch, faultline(say(200, b"{}")) as line:
+        patch.setattr(ClientExchange, "_keep", measure)
+        with open_house(upstream("up", "openai_chat", line.url, models=("m",))) as house:
+            sent = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks)
+            raw(house.url, head + sent + b"0\r\n\r\n" + LAST)
+        assert line.seen[0].body == body
+    assert 0 < most[0] <= 2 + len(body) // UNREAD_BYTES
 
 
 def test_http_1_0_gets_a_stream_without_chunks_and_a_close(house: House) -> None:

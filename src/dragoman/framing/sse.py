@@ -22,7 +22,7 @@ class SseDecoder:
     __slots__ = ("_buffer", "_ended_in_cr", "_max_frame_bytes", "_started")
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
-        self._buffer = b""
+        self._buffer: bytes | bytearray = b""  # of the frame that has begun; it grows in place
         self._max_frame_bytes = max_frame_bytes
         self._ended_in_cr = False  # the CR was read as a line end; a LF that follows belongs to it
         self._started = False
@@ -36,17 +36,35 @@ class SseDecoder:
             self._ended_in_cr = False
             if piece[:1] == b"\n":
                 piece = piece[1:]
-        data = self._buffer + piece if self._buffer else piece
+        if CR in piece:
+            self._ended_in_cr = piece.endswith(b"\r")
+            piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        if self._buffer and self._started and not self._may_complete(piece):
+            self._grow(piece)
+            return []
+        data = bytes(self._buffer) + piece if self._buffer else piece
         if not self._started and not (data := self._skip_byte_order_mark(data)):
             return []
-        if CR in data:
-            self._ended_in_cr = data.endswith(b"\r")
-            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         blocks = data.split(b"\n\n")
         if len(data) > self._max_frame_bytes and max(map(len, blocks)) > self._max_frame_bytes:
-            raise DecodeError(f"a stream event is larger than {self._max_frame_bytes} bytes")
+            raise self._too_large()
         self._buffer = blocks.pop()
         return blocks
+
+    def _may_complete(self, piece: bytes) -> bool:
+        """Whether a piece may complete the frame that has begun. Only then is the frame looked at again: a large one in
+        many small pieces would be read thousands of times."""
+        return b"\n\n" in piece or (piece[:1] == b"\n" and self._buffer[-1:] == b"\n")
+
+    def _grow(self, piece: bytes) -> None:
+        if type(self._buffer) is bytes:
+            self._buffer = bytearray(self._buffer)
+        self._buffer += piece
+        if len(self._buffer) > self._max_frame_bytes:
+            raise self._too_large()
+
+    def _too_large(self) -> DecodeError:
+        return DecodeError(f"a stream event is larger than {self._max_frame_bytes} bytes")
 
     def is_between(self) -> bool:
         """Whether the next bytes begin a frame."""
@@ -54,16 +72,21 @@ class SseDecoder:
 
     def gather(self, piece: bytes) -> bytes | None:
         """The bytes of the frame that has begun, and these behind them, with plain line ends. The caller takes whole
-        frames from their start and gives the rest to `split`. None if it is not clear yet how the last line ended."""
+        frames from their start and gives the rest to `split`. None if the frame is not whole yet, or if it is not clear
+        how the last line ended: then all goes to `split`."""
         if self._ended_in_cr:
             return None
-        if self._buffer:
-            piece, self._buffer = self._buffer + piece, b""
-        return piece.replace(b"\r\n", b"\n") if CR in piece else piece
+        plain = piece.replace(b"\r\n", b"\n") if CR in piece else piece
+        if not self._buffer:
+            return plain
+        if not self._may_complete(plain):
+            return None
+        plain, self._buffer = bytes(self._buffer) + plain, b""
+        return plain
 
     def close(self) -> list[SseFrame]:
         """The last frame, if the stream ended without the blank line behind it."""
-        block, self._buffer = self._buffer, b""
+        block, self._buffer = bytes(self._buffer), b""
         frame = read_frame(block)
         return [] if frame is None else [frame]
 

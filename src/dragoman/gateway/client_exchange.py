@@ -9,6 +9,7 @@ from dragoman.gateway.bodies import too_large
 from dragoman.gateway.http import HttpRequest
 
 UNREAD_BYTES = 64 * 1024  # of a body that the app has not read yet; above this the client has to wait
+SMALL_BYTES = 1024  # pieces of a body that are smaller are put together as they come: each costs memory of its own
 FRAMING = 16  # bytes around each byte of a chunked body; a body in chunks of one byte has five
 
 
@@ -39,7 +40,7 @@ class ClientExchange:
     def __init__(self, connection: Connection, http: HttpRequest, limit: int, body: bytes | None = None) -> None:
         """`body`: all of it has arrived with the head."""
         self._connection = connection
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes | bytearray] = []
         self._size = 0
         self._waiter: asyncio.Future[None] | None = None
         self._fault: Failure | None = None
@@ -64,9 +65,18 @@ class ClientExchange:
         if self._size > self.limit:
             self.wake()
         else:
-            self._pieces.append(data)
+            self._keep(data)
             if self._waiter is None and self._size > UNREAD_BYTES:
                 self._connection.pause_reading()
+
+    def _keep(self, data: bytes) -> None:
+        last = self._pieces[-1] if self._pieces else None
+        if type(last) is bytearray and len(last) < UNREAD_BYTES:
+            last += data
+        elif len(data) < SMALL_BYTES and last is not None:
+            self._pieces.append(bytearray(data))
+        else:
+            self._pieces.append(data)
 
     def wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -95,13 +105,13 @@ class ClientExchange:
         if self._fault is not None:
             raise UpstreamError(self._fault)
         pieces, self._pieces = self._pieces, []
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
 
     def peek(self) -> bytes | None:
         """The body, if all of it came in one piece and within the limit. `read` will return it, too."""
         if not self.done or self._fault is not None or len(self._pieces) != 1 or self._size > self.limit:
             return None
-        return self._pieces[0]
+        return bytes(self._pieces[0])
 
     async def _arrive(self) -> None:
         connection = self._connection

@@ -16,6 +16,7 @@ from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.exchange import UpstreamCall
 from dragoman.failure import Failure
+from dragoman.framing.ndjson import MAX_LINE_BYTES
 from dragoman.log_line import LogLine
 from dragoman.model.events import Event, PartDelta, ReplyFailed, TextRun
 from dragoman.model.fold import unfold
@@ -33,6 +34,7 @@ from dragoman.upstream.read_reply import (
     fold_events,
     is_array,
     is_document,
+    may_tell,
     read_refusal,
     refuse_page,
     says_something,
@@ -49,6 +51,7 @@ BIG_EVENT = 64 * 1024  # bytes; one that is larger is decoded off the loop
 SLICE_BYTES = 16 * 1024  # of a stream that are worked on at once: in more there may be thousands of events
 FIRST_SLICE_BYTES = 2 * 1024  # the first words go out before the rest is looked at
 SLICE_EVENTS = 100
+MOST_UNSAID = 8 * 1024 * 1024  # bytes of a stream that says nothing: they are kept until it does
 MOST_KEPT = 256 * 1024  # bytes of a stream that are kept for X-ray
 MOST_HEADS = 1000  # of requests to one upstream that are kept
 
@@ -294,14 +297,21 @@ class UpstreamAnswer:
 
     async def _opens_document(self, opened: Opened, deadline: float) -> bool:
         """Whether one JSON document begins, although a stream was asked for. What was read for this stands first."""
-        while (found := await off_loop(len(self._peeked) > BIG_EVENT, is_document, self._peeked, self.dialect)) is None:
+        peeked, found = bytearray(), None
+        while found is None:
             opened.says_nothing_yet()
             piece = await opened.next()
+            if piece and self._clock() > deadline:
+                raise UpstreamError(too_late())
+            peeked += piece
+            if piece and not may_tell(piece, self.dialect) and len(peeked) <= MAX_LINE_BYTES:
+                continue
+            self._peeked = bytes(peeked)
             if not piece:
                 return False
-            if self._clock() > deadline:
-                raise UpstreamError(too_late())
-            self._peeked += piece
+            found = await off_loop(len(peeked) > BIG_EVENT, is_document, self._peeked, self.dialect)
+            if found is None and len(peeked) > MAX_LINE_BYTES:
+                raise UpstreamError(malformed("the upstream's stream begins with nothing but blanks"))
         if is_array(self._peeked) == self.call.path.endswith(self.dialect.sse_query):
             self.as_is = False  # a stream, but not in the form that was asked for (Gemini has two)
         return found
@@ -331,6 +341,7 @@ class UpstreamAnswer:
         has no content (T42)."""
         self._reader = self.call.open_reader()
         pieces: list[Piece] = []
+        size = 0
         until: float | None = None  # set once the stream has started
         while until is None or self._clock() < until:
             try:
@@ -343,8 +354,11 @@ class UpstreamAnswer:
             if piece.events and isinstance(failed := piece.events[-1], ReplyFailed):
                 raise UpstreamError(failed.failure)
             pieces.append(piece)
+            size += len(piece.raw)
             if any(says_something(event) for event in piece.events):
                 break
+            if size > MOST_UNSAID:
+                raise UpstreamError(malformed(f"the upstream's stream says nothing in its first {size} bytes"))
             if self._opened is not None:
                 self._opened.says_nothing_yet()
             if until is None and piece.events:

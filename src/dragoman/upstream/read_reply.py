@@ -55,6 +55,11 @@ def is_document(head: bytes, dialect: Dialect) -> bool | None:
     return not _is_json(line) if ended or len(start) > MAX_LINE_BYTES else None  # the first line of a stream is whole
 
 
+def may_tell(piece: bytes, dialect: Dialect) -> bool:
+    """Whether `is_document` may know more with this piece. To ask it after each piece of a long line costs too much."""
+    return bool(piece.strip(_BLANK)) if dialect.media_type == "text/event-stream" else b"\n" in piece
+
+
 def is_array(head: bytes) -> bool:
     return head.lstrip(_BLANK)[:1] == b"["
 

@@ -18,7 +18,7 @@ class ArrayDecoder:
     __slots__ = ("_buffer", "_depth", "_inside", "_max", "_place", "_start")
 
     def __init__(self, max_frame_bytes: int) -> None:
-        self._buffer = b""
+        self._buffer = bytearray()  # it grows in place: a large object may come in thousands of pieces
         self._place = 0  # the buffer has been searched up to here
         self._start = -1  # of the current object
         self._depth = 0
@@ -26,7 +26,8 @@ class ArrayDecoder:
         self._max = max_frame_bytes
 
     def feed(self, piece: bytes) -> list[SseFrame]:
-        data = self._buffer + piece if self._buffer else piece
+        data = self._buffer
+        data += piece
         frames: list[SseFrame] = []
         place = self._place
         while True:
@@ -46,13 +47,13 @@ class ArrayDecoder:
                 case _:
                     self._depth -= 1
                     if self._depth == 0:
-                        frames.append(SseFrame("", data[self._start : place]))
+                        frames.append(SseFrame("", bytes(data[self._start : place])))
                         self._start = -1
         kept = self._start if self._start >= 0 else min(place, len(data))
-        self._buffer = data[kept:]
+        del data[:kept]
         self._place = place - kept
         self._start = 0 if self._start >= 0 else -1
-        if len(self._buffer) > self._max:
+        if len(data) > self._max:
             raise DecodeError(f"a stream event is larger than {self._max} bytes")
         return frames
 

@@ -71,8 +71,10 @@ class StreamDecoder(StreamMarks):
 
     def feed(self, piece: bytes) -> list[Event]:
         events: list[Event] = []
-        if self.joins and self._template_owner >= 0:  # fast path: ollama run
-            text, pieces, piece = self._template.read_run(self._lines.gather(piece))
+        if (
+            self.joins and self._template_owner >= 0 and (data := self._lines.gather(piece)) is not None
+        ):  # fast path: ollama run
+            text, pieces, piece = self._template.read_run(data)
             if pieces:
                 events.append(TextRun(index=self._template_owner, text=text, pieces=pieces))
             if not piece:
