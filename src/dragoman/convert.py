@@ -73,12 +73,15 @@ def convert(
     # Imported here: the passes are loaded when they are first needed.
     from dragoman.exchange import read_request, write_wire
     from dragoman.passes.thinking import ask_for_thoughts
+    from dragoman.passes.turns import join_pieces
 
     body = _own(request)
     refuse_spellings(body)
     here, there = _dialects(source, to, body, "request")
     notes = Notes(refuse)
     asked = read_request(here, WireRequest(body=body, path=path, headers=_lower(headers)), notes)
+    if here.keeps_pieces:
+        asked = notes.stage(join_pieces(asked, notes))
     if here.slots is not None:
         asked = notes.stage(take_back_state(asked, here.slots, state_key, notes))
     profile = conversion_profile(there, native=here is there) if mend else None

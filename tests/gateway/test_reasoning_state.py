@@ -9,6 +9,8 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from google.genai import Client
+from google.genai import types as genai
 
 from dragoman.dialects import find_dialect
 from dragoman.model.messages import Reasoning, ToolCall, ToolResult
@@ -106,6 +108,35 @@ def test_thoughts_come_back_to_their_vendor(behind: tuple[str, Provider, House],
     sent = thoughts_sent(provider, dialect)
     assert [len(thoughts) for thoughts in sent] == [0, 1, 2, 3]
     assert SENTINEL not in str(sent)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_googles_own_chats_keep_every_turn_as_one(behind: tuple[str, Provider, House], stream: bool) -> None:
+    """`chats` keeps one content for each chunk, and leaves out a turn of which one chunk has no parts."""
+    name, provider, house = behind
+    _, dialect, model = UPSTREAMS[name]
+    provider.reset()
+    declared = genai.FunctionDeclaration(name="get_weather", parameters_json_schema=WEATHER["parameters"])
+    config = genai.GenerateContentConfig(
+        tools=[genai.Tool(function_declarations=[declared])],
+        automatic_function_calling=genai.AutomaticFunctionCallingConfig(disable=True),
+        thinking_config=genai.ThinkingConfig(include_thoughts=True, thinking_budget=2048),
+    )
+    with Client(api_key="k" * 20, http_options=genai.HttpOptions(base_url=house.url)) as client:
+        chat = client.chats.create(model=model, config=config)
+        send: Any = "The weather?"
+        for _ in range(len(CITIES) + 1):
+            chunks = list(chat.send_message_stream(send)) if stream else [chat.send_message(send)]
+            calls = [call for chunk in chunks for call in chunk.function_calls or ()]
+            results = [genai.FunctionResponse(id=call.id, name=call.name, response={"sky": "rain"}) for call in calls]
+            send = [genai.Part(function_response=result) for result in results]
+    assert provider.refusals == []
+    assert len(provider.requests) == len(CITIES) + 1
+    assert [len(thoughts) for thoughts in thoughts_sent(provider, dialect)] == [0, 1, 2, 3]
+    last = provider.requests[-1]
+    request = find_dialect(dialect).decode_request(WireRequest(body=last.json, path=last.path), Notes())
+    assert [m.role for m in request.messages if m.role in ("user", "assistant")] == ["user", "assistant"] * 3 + ["user"]
+    assert not any(part == text_of("") for message in request.messages for part in message.parts)
 
 
 def only_plain(messages: list[Any]) -> list[Any]:

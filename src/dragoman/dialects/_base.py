@@ -149,6 +149,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     client_headers: tuple[str, ...] = ()  # request headers that only clients of this dialect send
     client_paths: tuple[str, ...] = ()  # pieces of a path that only these clients use
     key_style: KeyStyle = "bearer"  # how clients send their key
+    keeps_pieces: bool = False  # its clients keep a message for each chunk of a stream
     put_model: Callable[[str, str], str] | None = None  # writes a model into a path; None: the body names it
     counts: CountCodec | None = None
     models: ModelsCodec | None = None

@@ -36,6 +36,7 @@ from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.note_places import Place
 from dragoman.notes import MOST_PLACES, Locate, Note, Notes
+from dragoman.passes.turns import join_pieces
 from dragoman.reasoning_state.carry import carry_reply
 from dragoman.reasoning_state.envelope import has_mark
 from dragoman.reasoning_state.take_back import take_back_state
@@ -226,9 +227,9 @@ def decode(scope: Scope, raw: bytes, path: str, to_sent: ToSent | None = None) -
         request = notes.stage(plain)
     else:
         raw, request = _decode_each(scope, raw, path, headers, notes, locate)
-    restored = request
+    restored = notes.stage(join_pieces(request, notes)) if scope.dialect.keeps_pieces else request
     if scope.dialect.slots is not None and has_mark(raw):
-        restored = take_back_state(request, scope.dialect.slots, scope.state_key, notes)
+        restored = take_back_state(restored, scope.dialect.slots, scope.state_key, notes)
     return ClientRequest(
         dialect=scope.dialect,
         request=restored,

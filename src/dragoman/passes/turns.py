@@ -14,6 +14,7 @@ from dragoman.model.messages import (
     Message,
     Opaque,
     Part,
+    Reasoning,
     Refusal,
     Text,
     ToolCall,
@@ -76,6 +77,37 @@ def _join_run(run: Sequence[Message], place: int, notes: Notes) -> Message:
             joined.update(keys)
             tellers.update({(dialect, key): i for key in keys})
     return replace(run[0], parts=tuple(chain.from_iterable(message.parts for message in run)), extras=extras)
+
+
+def join_pieces(request: Request, notes: Notes) -> Request:
+    """Puts the pieces of one answer together, for clients that keep a message for each chunk of a stream."""
+    joined = _join(request, notes, lambda first, new: new.role == "assistant")
+    if joined is request:
+        return request
+    before = set(map(id, request.messages))
+    return replace(joined, messages=tuple(m if id(m) in before else _glue(m) for m in joined.messages))
+
+
+def _glue(message: Message) -> Message:
+    """The message with its texts whole: a chunk may end in the middle of a word, or say nothing."""
+    parts: list[Part] = []
+    for part in message.parts:
+        last = parts[-1] if parts else None
+        if isinstance(part, Text | Reasoning) and type(last) is type(part) and _goes_on(part, last):
+            parts[-1] = replace(last, text=last.text + part.text)
+        elif not (type(part) is Text and _says_nothing(part)):
+            parts.append(part)
+    return replace(message, parts=tuple(parts)) if parts else message
+
+
+def _goes_on(part: Text | Reasoning, last: Text | Reasoning) -> bool:
+    """Whether this text has nothing of its own: only more words of the one before it."""
+    return part.seal is None and replace(part, text="") == replace(last, text="")
+
+
+def _says_nothing(part: Text) -> bool:
+    bare = not part.text and part.seal is None and part.cache is None
+    return bare and not any(key[:1] != "~" for keys in part.extras.values() for key in keys)
 
 
 def _holds(message: Message, kind: type[Part]) -> bool:

@@ -37,8 +37,11 @@ def check_frames(frames: list[JsonObject], *, own: bool = False) -> None:
         for candidate in frame.get("candidates") or ():
             assert type(candidate["index"]) is int
             assert ("finishReason" in candidate) is last, "a reason to finish stands in the last frame, and only there"
-            for part in candidate["content"]["parts"]:
-                check_part(part, own=own)
+            parts = candidate["content"]["parts"]
+            assert parts or own, "Google's `chats` leave out a turn with such a chunk"
+            if parts != [{"text": ""}] or not (last or candidate.keys() & {"groundingMetadata", "logprobsResult"}):
+                for part in parts:
+                    check_part(part, own=own)
 
 
 def check_part(part: JsonObject, *, own: bool = False) -> None:

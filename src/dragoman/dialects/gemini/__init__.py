@@ -113,6 +113,7 @@ DIALECT = Dialect(
     searches_web=True,
     connects_mcp=True,
     seal_form=SIGNATURE,
+    keeps_pieces=True,
     slots=StateSlots(dialect=NAME, kind="parts", form=SIGNATURE),
     seals_calls=True,
 )

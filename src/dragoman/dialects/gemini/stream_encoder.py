@@ -34,6 +34,9 @@ from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
 
 OPEN = b'{"candidates":[{"content":{"parts":[{"text":'
+# What Gemini itself sends in a chunk that says nothing. `chats` of google-genai and @google/genai leaves a turn out of
+# its history if one chunk has no parts.
+EMPTY_PART: JsonObject = {"text": ""}
 
 
 class _Open:
@@ -160,7 +163,7 @@ class StreamEncoder:
         self._begun = True
 
     def _send_parts(self, choice: _ChoiceEncoder, parts: list[JsonObject], beside: JsonObject) -> None:
-        content: JsonObject = {"parts": parts, "role": "model"}
+        content: JsonObject = {"parts": parts or [EMPTY_PART], "role": "model"}
         self._send({"candidates": [{"content": content, "index": choice.number} | beside], **self._identity})
 
     def _say(self, choice: _ChoiceEncoder, part: _Open, text: str, run: list[bytes] | None = None) -> None:
@@ -344,7 +347,7 @@ class StreamEncoder:
     def _last_candidate(self, choice: _ChoiceEncoder, event: ReplyEnd, extras: Extras) -> JsonObject:
         number = choice.number
         finish = event.finishes[number] if number < len(event.finishes) else None
-        candidate: JsonObject = {"content": {"parts": [], "role": "model"}}
+        candidate: JsonObject = {"content": {"parts": [EMPTY_PART], "role": "model"}}
         candidate["finishReason"] = extras.get(NAME, {}).get("~finishReason", UNFINISHED)
         candidate |= encode_finish(finish, choice.called, (choice.at, "finish"), self._notes)
         candidate["index"] = number

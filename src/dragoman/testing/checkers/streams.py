@@ -249,6 +249,11 @@ def _check_gemini(data: bytes) -> Complaints:
     blocked = any("promptFeedback" in body for body in bodies)
     if not blocked and not any(candidate.get("finishReason") for candidate in candidates):
         wrong.append("there is no finishReason")
+    wrong += [
+        "a chunk without parts: Google's `chats` would leave the whole turn out of its history"
+        for candidate in candidates
+        if candidate.get("finishReason", "STOP") == "STOP" and not (candidate.get("content") or {}).get("parts")
+    ]
     parts = [part for candidate in candidates for part in objects((candidate.get("content") or {}).get("parts"))]
     wrong += ["a key in snake case" for part in parts if "function_call" in part]
     calls = [part["functionCall"] for part in parts if "functionCall" in part]
