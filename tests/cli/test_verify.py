@@ -167,3 +167,15 @@ def test_a_terminal_sees_the_table_grow(monkeypatch: pytest.MonkeyPatch) -> None
     assert "\x1b[31m✗\x1b[0m" in shown
     assert "1 of 1" in shown
     assert "\x1b[2J" not in shown  # what a server says commands nothing
+
+
+def test_a_target_that_only_names_must_answer(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was SKIP and exit code 0: a CI job passed without a server. A pattern, and a missing key, may still skip."""
+    for name in ("OLLAMA_HOST", "XAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    for words, code in ((["--only", "ollama"], 1), (["--only", "olla*"], 0), (["--only", "xai"], 0)):
+        assert main(["verify", *words, "--scenario", "basic", "--yes"]) == code, words
+        out = capsys.readouterr().out
+        assert ("1 FAIL" in out) == bool(code), out

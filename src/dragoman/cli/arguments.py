@@ -18,6 +18,8 @@ class Parser(argparse.ArgumentParser):
         for action in self._actions:
             if action.choices and isinstance(action.metavar, str) and message.endswith(f"required: {action.metavar}"):
                 message = f"expected {action.metavar}: one of {', '.join(map(str, action.choices))}"
+            elif action.help and message.endswith(f"required: {action.metavar or action.dest}"):
+                message = f"expected {action.metavar or action.dest}: {action.help % vars(action)}"
         self.print_usage(sys.stderr)
         self.exit(2, f"{self.prog}: error: {message}\n`{self.prog} --help` explains it.\n")
 

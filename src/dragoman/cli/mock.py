@@ -30,7 +30,9 @@ them answers are good again. It needs no key unless --key names one."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("kind", help="openai, anthropic, gemini, ollama, groq, ... (`dragoman providers`)")
+    parser.add_argument(
+        "kind", metavar="KIND", help="openai, anthropic, gemini, ollama, groq, ... (`dragoman providers`)"
+    )
     parser.add_argument("--port", type=read_port, default=9100, help="port on this machine (default: 9100; 0: any)")
     parser.add_argument("--key", help="the key that requests must have")
     parser.add_argument("--model", action="append", default=[], help="the only model that exists; repeat it for more")
@@ -71,12 +73,21 @@ async def serve(provider: "Provider", port: int) -> None:
     try:
         while True:
             await asyncio.sleep(0.2)
-            for seen in [one for one in provider.requests[shown:] if one.status]:
-                words = f"  refused: {seen.refused}" if seen.refused else ""
-                print(f"{seen.method} {seen.path} {seen.status}{words}", flush=True)
-                shown += 1
+            shown = show_requests(provider, shown)
     finally:
+        show_requests(provider, shown)
         await provider.stop()
+
+
+def show_requests(provider: "Provider", shown: int) -> int:
+    """Prints the requests that are answered and were not shown yet. Returns how many have been shown."""
+    for seen in provider.requests[shown:]:
+        if not seen.status:
+            break
+        words = f"  refused: {seen.refused}" if seen.refused else ""
+        print(f"{seen.method} {seen.path} {seen.status}{words}", flush=True)
+        shown += 1
+    return shown
 
 
 def fault_names() -> list[str]:

@@ -142,7 +142,9 @@ async def play(args: argparse.Namespace, targets: list["VerifyTarget"], scenario
         return misused("there is no target: give --url or --gateway, or set the key of a provider (see --help)")
     known = [target.name for target in targets]
     names = choose(known, args.only)
-    targets = [target for target in targets if target.name in names]
+    targets = [
+        must_answer(target) if target.name in args.only else target for target in targets if target.name in names
+    ]
     if not targets:
         return misused(f"no target is called {' or '.join(args.only)}; {suggest(args.only[0], known)}")
     if args.list:
@@ -172,6 +174,15 @@ async def play(args: argparse.Namespace, targets: list["VerifyTarget"], scenario
             words = f"{cell.target} · {cell.scenario}: {cell.outcome} {cell.words}"
             print(f"worse than before: {words}", file=sys.stderr)
     return 1 if worse else 0
+
+
+def must_answer(target: "VerifyTarget") -> "VerifyTarget":
+    """A target that the command line names. It fails if it does not answer; without a key it stays a SKIP."""
+    from msgspec.structs import replace
+
+    if target.absent:
+        return replace(target, named=True, down=target.skip, skip="")
+    return replace(target, named=True)
 
 
 def agree(args: argparse.Namespace, targets: list["VerifyTarget"], scenarios: tuple["Scenario", ...]) -> bool:

@@ -47,6 +47,7 @@ class VerifyTarget(Struct, frozen=True, kw_only=True):
     gateway: bool = False  # it is a gateway, which takes the whole dialect: no pass changes the request
     skip: str = ""  # why it cannot be asked
     named: bool = False  # named on the command line, so it must answer
+    absent: bool = False  # a server of this machine that does not run
     down: str = ""  # why a named one cannot be asked, which is a failure
 
     def profile(self, model: str, learned: Mapping[str, object] | None = None) -> Profile:
@@ -108,7 +109,7 @@ def _missing(kind: Kind) -> VerifyTarget:
     reason = f"nothing answers at {kind.base_url}" if local else f"no key: set {kind.keys[0]}"
     if "{" in kind.base_url:
         reason = f"no address: configure base_url for {kind.name}"
-    return VerifyTarget(name=kind.name, dialect=kind.dialects[0], kind=kind.name, skip=reason)
+    return VerifyTarget(name=kind.name, dialect=kind.dialects[0], kind=kind.name, skip=reason, absent=local)
 
 
 def url_targets(

@@ -341,7 +341,7 @@ class Provider:
         if isinstance(scripted, bytes):
             frames = cut_frames(scripted, dialect) if streamed else [scripted]
             return await self._write(http, seen, frames, streamed, fault)
-        events = list(add_vendor_ids(_events(scripted, request), self.kind, dialect))
+        events = list(add_vendor_ids(_events(scripted, request, len(self.requests)), self.kind, dialect))
         if isinstance(events[0], ReplyFailed) and events[0].failure.status is not None:  # before the stream begins
             raise self._refuse(dialect, events[0].failure.status, events[0].failure.message)
         if self._seals:
@@ -395,11 +395,11 @@ def _think_unasked(request: Request, profile: Profile) -> Request:
     return request if is_set else replace(request, reasoning=replace(setting, mode="on"))
 
 
-def _events(answer: str | Reply | Iterable[Event], request: Request) -> Iterable[Event]:
+def _events(answer: str | Reply | Iterable[Event], request: Request, number: int) -> Iterable[Event]:
     if isinstance(answer, str):
         words = len(answer.split())
         answer = Reply(
-            id="scripted-1",
+            id=f"demo-scripted-{number}",
             model=request.model,
             choices=(Choice(parts=(Text(text=answer),), finish=Finish(reason="stop")),),
             usage=Usage(input=count_tokens(request), output=words),
