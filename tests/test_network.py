@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from dragoman import Client, UpstreamError
+from dragoman import Client, ConnectionFailedError, UpstreamError
 from dragoman.errors import ConfigError
 from dragoman.gateway.config.load import read_settings
 from dragoman.gateway.config.settings import RequestLimits
@@ -154,12 +154,31 @@ def test_the_gateway_goes_through_the_proxy_with_and_without_tls(
         assert "proxy-authorization" not in line.seen[0].headers
 
 
-def test_a_proxy_that_refuses_is_named_as_the_reason(proxy: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("url", ["https://127.0.0.1:9", "http://127.0.0.1:9"])
+def test_a_proxy_that_refuses_is_named_as_the_reason(url: str, proxy: str) -> None:
+    """Without TLS its 407 was taken for the server's own answer: "the request is wrong"."""
     way = Network(proxy=proxy.replace("user:", "stranger:"))
-    with open_house(upstream("one", "openai_chat", "https://127.0.0.1:9", models=("m",), network=way)) as house:
+    with open_house(upstream("one", "openai_chat", url, models=("m",), network=way)) as house:
         got = ask(house)
     assert got.status == 502
     assert "the proxy answers 407: it wants a user name and a password" in got.text
+
+
+@pytest.mark.parametrize("url", ["https://127.0.0.1:9", "http://127.0.0.1:9"])
+@pytest.mark.parametrize(
+    ("proxy", "words"),
+    [
+        ("http://127.0.0.1:9", "the proxy accepts no connection"),
+        ("http://proxy.invalid:3128", "the proxy's name cannot be resolved"),
+    ],
+)
+def test_a_proxy_that_is_away_is_named_as_the_reason(url: str, proxy: str, words: str) -> None:
+    """The server was named, which may well be there."""
+    with (
+        Client("compatible", api_key="k", base_url=url, env={}, proxy=proxy, max_retries=0) as client,
+        pytest.raises(ConnectionFailedError, match=words),
+    ):
+        client.chat("m", "hi")
 
 
 def test_the_client_goes_through_the_proxy(proxy: str, authority: Authority, tmp_path: Path) -> None:

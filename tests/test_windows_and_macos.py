@@ -17,9 +17,34 @@ AS_ON_WINDOWS = """
 import asyncio, socket, ssl, subprocess, tempfile, shutil, pathlib, os, signal, sys
 for name in ("SIGHUP", "SIGUSR1", "SIGUSR2", "SIGKILL", "SIGPIPE", "SIGCHLD", "SIGALRM", "pthread_sigmask", "sigwait"):
     vars(signal).pop(name, None)
-for name in ("fork", "killpg", "getuid", "geteuid", "setsid", "wait", "sysconf", "uname", "fchmod", "mkfifo", "nice"):
+gone = (
+    "fork killpg getuid geteuid getgid setsid wait sysconf uname fchmod fchown chown mkfifo nice getpgid setpgid "
+    "getsid sched_getaffinity register_at_fork pread pwrite sendfile posix_spawn statvfs getloadavg openpty "
+    "pipe2 fdatasync O_NOFOLLOW O_DIRECTORY O_CLOEXEC O_NONBLOCK fchdir environb"
+)
+for name in gone.split():
     vars(os).pop(name, None)
-vars(socket).pop("SO_REUSEPORT", None)
+pair, unix_family = socket.socketpair, socket.AF_UNIX
+socket.socketpair = lambda *rest, **more: pair(unix_family)  # asyncio on Linux needs one
+for name in ("SO_REUSEPORT", "AF_UNIX", "MSG_DONTWAIT", "MSG_NOSIGNAL", "TCP_INFO"):
+    vars(socket).pop(name, None)
+
+
+def missing(*rest, **more):
+    raise NotImplementedError
+
+
+for name in ("add_signal_handler", "create_unix_server", "create_unix_connection", "connect_read_pipe"):
+    setattr(asyncio.SelectorEventLoop, name, missing)
+
+
+class AsPopen(subprocess.Popen):
+    def __init__(self, *rest, **more):
+        assert more.get("preexec_fn") is None and not more.get("pass_fds"), "Windows has neither"
+        super().__init__(*rest, **more)
+
+
+subprocess.Popen = AsPopen
 unix = ("fcntl", "resource", "pwd", "grp", "termios", "tty", "pty", "readline", "uvloop")
 for name in unix:
     sys.modules[name] = None
@@ -55,7 +80,13 @@ for found in pkgutil.walk_packages(dragoman.__path__, "dragoman."):
 from dragoman.cli import COMMANDS, main
 for name in COMMANDS:
     assert main([name, "--help"]) == 0, name
-for words in ("check", "ask hello", "keys list", "mcp list", "verify --list", "providers", "dialects"):
+COMMAND_LINES = (
+    "check", "ask hello", "models", "route demo", "providers", "dialects", "pairs --from gemini --to ollama",
+    "keys new --name a", "keys list", "keys show a", "keys revoke a", "teams set web --rpm 5", "teams list",
+    "mcp list", "verify --list", "verify --scripted --only anthropic --scenario basic", "init new.toml",
+    "check new.toml", "doctor --offline", "launch claude --print", "completion bash", "say hello -o hello.wav",
+)
+for words in COMMAND_LINES:
     assert main(words.split()) == 0, words
 """
     done = run([], tmp_path, "import aiohttp, mcp" + AS_ON_WINDOWS + code)  # they too look at the system first

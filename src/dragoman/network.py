@@ -165,9 +165,12 @@ async def open_tunnel(connected: socket.socket, proxy: Proxy, host: str, port: i
             raise ProxyError("the proxy hung up")
     status = answer[:64].split(b"\r\n")[0].split(b" ")[1:2]
     if status != [b"200"]:
-        word = status[0].decode("ascii", "replace")[:3] if status else "no status"
-        hint = ": it wants a user name and a password (http://user:password@host:port)" if word == "407" else ""
-        raise ProxyError(f"the proxy answers {word}{hint}")
+        raise refused_by_proxy(status[0].decode("ascii", "replace")[:3] if status else "no status")
+
+
+def refused_by_proxy(status: str) -> ProxyError:
+    hint = ": it wants a user name and a password (http://user:password@host:port)" if status == "407" else ""
+    return ProxyError(f"the proxy answers {status}{hint}")
 
 
 # ---------------------------------------------------------------- certificates

@@ -150,7 +150,9 @@ def read_error(status: int, data: bytes) -> str:
         found = None
     error = found.get("error") if isinstance(found, dict) else None
     message = error.get("message") if isinstance(error, dict) else error
-    return str(message) if message else f"it answered {status}"
+    if not message:
+        return f"it answered {status}"
+    return f"{message} (--key KEY or DRAGOMAN_KEY gives it)" if status == 401 else str(message)
 
 
 def find_model(url: str, key: str | None) -> str:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 
 def warn(event: str, fields: JsonObject) -> None:
+    if event == "mcp_server_down":
+        return  # the command itself says so
     text = " ".join(f"{key}={show_hidden(str(value))}" for key, value in fields.items() if value)
     print(paint(f"{event} {text}", "yellow", sys.stderr), file=sys.stderr)
 

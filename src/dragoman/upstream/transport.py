@@ -16,7 +16,16 @@ from typing import NamedTuple
 
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
-from dragoman.network import DIRECT, CertificateError, Network, ProxyError, make_tls, open_tunnel, read_proxy
+from dragoman.network import (
+    DIRECT,
+    CertificateError,
+    Network,
+    ProxyError,
+    make_tls,
+    open_tunnel,
+    read_proxy,
+    refused_by_proxy,
+)
 from dragoman.upstream.failures import malformed, too_large, too_late
 from dragoman.upstream.http.connection import Http2Only, HttpConnection, HungUp, NotHttp, Pool
 from dragoman.upstream.http.dial import Resolver, dial
@@ -218,7 +227,10 @@ class Transport:
                     if connection.error is not None:  # a new one: a traceback refers to the connection
                         raise type(connection.error)(*connection.error.args)
                     await connection.wait(sent + head_s - clock())
-                return Opened(connection, timeouts, first_s, pool, caps)
+                opened = Opened(connection, timeouts, first_s, pool, caps)
+                if network is not DIRECT and network.proxy and opened.status == 407:  # the proxy's, not the server's
+                    raise UpstreamError(unreached(refused_by_proxy("407")))
+                return opened
             except HungUp as error:
                 idle = connection.answers > 0 and connection.heard == 0 and clock() - sent < STALE_S
                 connection.close()
@@ -245,7 +257,7 @@ class Transport:
             make = partial(HttpConnection, loop)
             return await dial(host, found, make, tls=context, connect_s=connect_s, prepare=tunnel)
         except OSError as error:
-            raise UpstreamError(unreached(error)) from error
+            raise UpstreamError(unreached(error, "the upstream" if proxy is None else "the proxy")) from error
 
     def find_pool(self, place: SplitUrl, network: Network) -> Pool:
         """The idle connections of a server."""
@@ -270,8 +282,8 @@ def make_head(url: str, headers: dict[str, str], network: Network = DIRECT, meth
         raise UpstreamError(failure_of(error)) from error
 
 
-def unreached(error: OSError) -> Failure:
-    """Why there is no connection. It does not name the URL, which may contain a secret."""
+def unreached(error: OSError, what: str = "the upstream") -> Failure:
+    """Why there is no connection, to the upstream or to the proxy. It names no URL, which may contain a secret."""
     match error:
         case ProxyError():
             return Failure(kind="server_error", status=502, code="upstream_proxy", message=str(error))
@@ -283,12 +295,12 @@ def unreached(error: OSError) -> Failure:
         case ssl.SSLError():
             return Failure(kind="server_error", status=502, code="upstream_tls", message=_explain_tls(error))
         case TimeoutError():
-            words = "the upstream did not accept the connection in time"
+            words = f"{what} did not accept the connection in time"
             return Failure(kind="timed_out", status=504, code="upstream_connect", message=words)
         case socket.gaierror():
-            words = "the upstream's name cannot be resolved"
+            words = f"{what}'s name cannot be resolved"
         case _:
-            words = "the upstream accepts no connection"
+            words = f"{what} accepts no connection"
     return Failure(kind="overloaded", status=503, code="upstream_unreachable", message=words)
 
 
