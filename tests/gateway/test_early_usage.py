@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.house import faultline, open_house, say, stream, upstream
+from tests.gateway.skipped_pauses import held_time
 from tests.gateway.web import post
 
 ASK: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
@@ -48,11 +49,12 @@ def test_vllm_is_asked_for_the_usage_early_and_the_first_event_tells_it() -> Non
 
 
 @pytest.mark.parametrize("door", ["/v1/messages", "/v1/chat/completions"])
-def test_a_server_that_is_away_is_no_reason_to_give_up(door: str) -> None:
+def test_a_server_that_is_away_is_no_reason_to_give_up(door: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Claude Code ends the conversation at `x-should-retry: false`; straight at the server it waits for a restart."""
     with faultline(say(200, b"{}")) as far:
         url = far.url
-    with open_house(upstream("far", "openai_chat", url, kind="vllm", models=("m",))) as house:
+    target = upstream("far", "openai_chat", url, kind="vllm", models=("m",))
+    with open_house(target) as house, held_time(house, monkeypatch):
         for _ in range(7):
             got = post(house.url, door, ASK)
             assert got.status in (503, 529)

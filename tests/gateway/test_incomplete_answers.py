@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.house import faultline, open_house, say, upstream
+from tests.gateway.skipped_pauses import held_time
 from tests.gateway.web import post
 
 TEXT = {"type": "message", "id": "m", "role": "assistant", "status": "in_progress", "content": []}
@@ -51,6 +52,8 @@ def ask(door: str, source: str, answer: dict[str, Any]) -> tuple[int, dict[str, 
     with (
         faultline(say(200, json.dumps(answer).encode())) as far,
         open_house(upstream("far", source, far.url)) as house,
+        pytest.MonkeyPatch.context() as patch,
+        held_time(house, patch),
     ):
         got = post(house.url, path, body | {"model": "far-model"})
         return got.status, got.json, len(far.seen)

@@ -285,7 +285,7 @@ def test_a_gateway_behind_itself_notices() -> None:
 def test_an_upstream_that_is_this_gateway_is_a_configuration_error(tmp_path: Path) -> None:
     file = tmp_path / "dragoman.toml"
     file.write_text('port = 20099\n[providers.x]\nkind = "vllm"\nbase_url = "http://localhost:20099/v1"\n')
-    with pytest.raises(ConfigError, match="this gateway itself"):
+    with pytest.raises(ConfigError, match="this gateway's own address"):
         settle(ServeOptions(config=file), state(tmp_path))
     file.write_text('port = 2009\n[providers.x]\nkind = "vllm"\nbase_url = "http://localhost:20099/v1"\n')
     settle(ServeOptions(config=file), state(tmp_path))  # another port that begins alike

@@ -40,7 +40,7 @@ def test_a_run_tells_its_progress_and_is_kept(tmp_path: Path, kept: bool) -> Non
     async def work() -> None:
         book, verifier = VerifyBook(tmp_path if kept else None), Slow()
         book.start(verifier, (), ["one", "two"], "ada")
-        with pytest.raises(ValueError, match="not ended"):
+        with pytest.raises(ValueError, match="still going on"):
             book.start(verifier, (), ["one"], "bob")
         verifier.go_on.set()
         assert book._task is not None
