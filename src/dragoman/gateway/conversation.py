@@ -18,7 +18,7 @@ from dragoman.dialects.canonical import NAME as CANONICAL
 from dragoman.errors import DecodeError, DragomanError, LossError, UpstreamError
 from dragoman.exchange import HOP, ClientRequest, read_request
 from dragoman.failure import Failure
-from dragoman.gateway.access.charge import begin_charge, bound_output, check_other_models, may_use
+from dragoman.gateway.access.charge import begin_charge, bound_output, charge_stored, check_other_models, may_use
 from dragoman.gateway.access.owners import check_names, keep_names, makes_names
 from dragoman.gateway.bodies import LoadedBody, check_size, load_body, load_without_tools, read_body
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse
@@ -41,7 +41,7 @@ from dragoman.reasoning_state.carry import carry_reply
 from dragoman.reasoning_state.envelope import has_mark
 from dragoman.reasoning_state.take_back import take_back_state
 from dragoman.upstream.answer import OpenAnswer
-from dragoman.upstream.attempts import Begun, Job, is_large, off_loop
+from dragoman.upstream.attempts import MANY_BRACES, Begun, Job, is_large, off_loop
 from dragoman.upstream.fan_out import ask_each
 from dragoman.upstream.render import choose_dialect, render, split
 from dragoman.upstream.routing import find_nearest, find_rule, hint_key, is_legal_model
@@ -106,6 +106,7 @@ async def take_in(scope: Scope, path: str, raw: bytes | None, to_sent: ToSent | 
         check_other_models(scope.now, http.holder, request)
         await check_names(scope.gateway, http.holder, request, scope.dialect, large=scope.large)
         scope.makes_names = makes_names(request, scope.dialect)
+    sent, size = request, scope.size
     if scope.dialect.stores_replies:
         scope.client_request = await take_in_items(scope, scope.client_request)
     if scope.keeps_turns:
@@ -113,12 +114,26 @@ async def take_in(scope: Scope, path: str, raw: bytes | None, to_sent: ToSent | 
     if scope.dialect.stores_replies:
         kept = scope.gateway, http, scope.client_request, scope.now
         scope.resolved = await resolve(*kept, large=scope.large)
-        scope.client_request = scope.resolved.client_request
+        scope.client_request, scope.size = scope.resolved.client_request, scope.size + scope.resolved.added
+    if scope.size > size:
+        await take_in_stored(scope, scope.client_request.request, sent, size)
+
+
+async def take_in_stored(scope: Scope, request: Request, sent: Request, size: int) -> None:
+    """What a request names by id counts as if the client had sent it. `sent`, `size`: what it did send."""
+    limits = scope.now.settings.limits
+    if len(request.messages) > limits.entries:
+        raise DecodeError(f"more than {limits.entries} messages, with those of stored responses")
+    check_size(request, limits)
+    scope.large = scope.large or sum([len(message.parts) for message in request.messages]) > MANY_BRACES
+    added = (scope.size - size) // CHARS_PER_TOKEN
+    await charge_stored(scope, scope.size // CHARS_PER_TOKEN, added, sent.max_output)
 
 
 async def take_in_items(scope: Scope, client_request: ClientRequest) -> ClientRequest:
-    """Reads a request, with the items of stored responses that it refers to and the reasoning state in these items."""
-    found = await fetch_items(scope.gateway, scope.http.key_id, client_request)
+    """With the items of stored responses that it only refers to, and the reasoning state in them."""
+    found, size = await fetch_items(scope.gateway, scope.http.key_id, client_request)
+    scope.size += size
     if found is client_request or scope.dialect.slots is None:
         return found
     restored = take_back_state(found.request, scope.dialect.slots, scope.state_key, Notes())
@@ -352,7 +367,7 @@ async def answer_with(scope: Scope, begun: Begun | None = None) -> HttpResponse:
         deadline=scope.started + scope.now.settings.deadline_s,
         client=scope.http.key_id or scope.http.client,
         raw=client_request.raw,
-        tokens=len(client_request.raw) // CHARS_PER_TOKEN + (bound_output(request.max_output) or 0),
+        tokens=scope.size // CHARS_PER_TOKEN + (bound_output(request.max_output) or 0),
         attempts=scope.attempts,
         trace=scope.trace.start_attempt if scope.trace is not None else None,
         keep_wire=scope.in_xray,

@@ -302,6 +302,20 @@ async def reserve_turn(scope: "Scope", tokens: int, output: int | None) -> None:
         raise UpstreamError(_spent(found.spent, holder.budgeted, scope.gateway.wall()))
 
 
+async def charge_stored(scope: "Scope", tokens: int, added: int, output: int | None) -> None:
+    """A request has grown by a stored conversation: it takes its places anew, and reserves for what was added.
+    `tokens`: of all that is sent now."""
+    charge, holder = scope.charge, scope.http.holder
+    if charge is None or holder is None:
+        return
+    if charge.places:
+        limits, places = scope.gateway.key_limits, charge.places
+        charge.places = []
+        limits.leave(places, sent=False)
+        charge.places = await limits.enter(holder, tokens + (bound_output(output) or 0))
+    await reserve_turn(scope, added, 0)
+
+
 def _spent(spent: Spent, accounts: Sequence[Account], now: float) -> Failure:
     """Spent money is gone until the next period. Money that running requests have reserved is free again soon."""
     account = next(one for one in accounts if one.name == spent.account)

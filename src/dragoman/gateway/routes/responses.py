@@ -13,6 +13,7 @@ from dragoman.errors import DecodeError, UpstreamError
 from dragoman.exchange import ClientRequest
 from dragoman.failure import Failure
 from dragoman.gateway.access.owners import find_forbidden
+from dragoman.gateway.bodies import too_large
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.routes.table import Match
 from dragoman.gateway.state import Gateway, Generation
@@ -28,6 +29,12 @@ from dragoman.wire import WireRequest
 
 RESPONSES = "openai_responses"
 PREVIOUS = "previous_response_id"
+MOST_READ = 256 * 1024 * 1024  # bytes of stored responses that one request may make us read
+
+
+class StoredItem(Struct, kw_only=True):
+    parts: tuple[Part, ...]
+    size: int  # bytes
 
 
 class Resolved(Struct, kw_only=True):
@@ -37,6 +44,7 @@ class Resolved(Struct, kw_only=True):
     store: bool
     input: bytes = b"[]"  # the items of the request
     instructed: bool = False  # its first message is `instructions`, which the next request does not inherit
+    added: int = 0  # bytes of the conversation
 
 
 async def resolve(
@@ -50,7 +58,7 @@ async def resolve(
         resolved.input, resolved.instructed = await off_loop(large, _read_input, client_request.raw)
     if not isinstance(previous, str):
         return resolved
-    found = await asyncio.to_thread(gateway.store.get, http.key_id, previous)
+    found, size = await asyncio.to_thread(_read_conversation, gateway.store, http.key_id, previous)
     if found is None:
         await refuse_foreign(gateway, http, previous)
         if _goes_to_responses(client_request, now, ""):
@@ -65,7 +73,13 @@ async def resolve(
     request = replace(
         client_request.request, messages=(*messages[:lead], *found.messages, *messages[lead:]), extras=extras
     )
-    return replace(resolved, client_request=replace(client_request, request=request, same_wire=False))
+    return replace(resolved, client_request=replace(client_request, request=request, same_wire=False), added=size)
+
+
+def _read_conversation(store: ResponseStore, owner: str, response_id: str) -> tuple[StoredResponse | None, int]:
+    """A stored response, and the bytes of the conversation up to it."""
+    found = store.get(owner, response_id)
+    return found, 0 if found is None else len(dump_json(found.messages))
 
 
 async def refuse_foreign(gateway: Gateway, http: HttpRequest, previous: object) -> None:
@@ -83,37 +97,50 @@ def _unknown_previous(previous: str) -> Failure:
     return Failure(kind="invalid_request", status=400, param=PREVIOUS, message=words, extras=own_code)
 
 
-async def fetch_items(gateway: Gateway, owner: str, client_request: ClientRequest) -> ClientRequest:
-    """Puts the items of our own stored responses in the place of references to them.
+async def fetch_items(gateway: Gateway, owner: str, client_request: ClientRequest) -> tuple[ClientRequest, int]:
+    """Puts the items of our own stored responses in the place of references to them, and counts their bytes.
 
     Vercel's AI SDK refers to what the model said by id, unless it is told `store: false`. Ids of a provider go to it.
     """
-    wanted = {name for message in client_request.request.messages for name in map(_referred, message.parts) if name}
-    if not wanted:
-        return client_request
-    parts = await asyncio.to_thread(_read_items, gateway.store, owner, wanted)
-    for name in sorted(wanted - parts.keys()):
+    named = [name for message in client_request.request.messages for name in map(_referred, message.parts) if name]
+    if not named:
+        return client_request, 0
+    items = await asyncio.to_thread(_read_items, gateway.store, owner, set(named))
+    for name in sorted(set(named) - items.keys()):
         words = f"Item with id '{name[:100]}' not found: send the item itself, or say `store: false`."
         raise UpstreamError(Failure(kind="invalid_request", status=400, param="input", message=words))
-    messages = tuple(_put_items(message, parts) for message in client_request.request.messages)
+    size, most = sum(items[name].size for name in named), gateway.now.settings.max_body_bytes
+    if size > most:  # one large item may be named ten thousand times
+        raise UpstreamError(too_large(most))
+    messages = tuple(_put_items(message, items) for message in client_request.request.messages)
     request = replace(client_request.request, messages=messages)
-    return replace(client_request, request=request, same_wire=False, known=None)
+    return replace(client_request, request=request, same_wire=False, known=None), size
 
 
-def _read_items(store: ResponseStore, owner: str, wanted: set[str]) -> dict[str, tuple[Part, ...]]:
+def _read_items(store: ResponseStore, owner: str, wanted: set[str]) -> dict[str, StoredItem]:
     """Those of the items that an owner has. A request may refer to items of thousands of responses."""
-    parts: dict[str, tuple[Part, ...]] = {}
+    items: dict[str, StoredItem] = {}
+    read = 0
     for response_id in {_response_of(name) for name in wanted}:
         found = store.get(owner, response_id)
-        items = load_json(found.wire).get("output", ()) if found is not None else ()
-        parts |= {item["id"]: _read_item(item) for item in items if item.get("id") in wanted}
-    return parts
+        if found is None:
+            continue
+        read += len(found.wire) + len(found.input)
+        if read > MOST_READ:
+            raise UpstreamError(too_large(MOST_READ))
+        for item in load_json(found.wire).get("output", ()):
+            name = item.get("id")
+            if name in wanted:
+                size = len(dump_json(item))  # first: decoding takes an item apart
+                items[name] = StoredItem(parts=_read_item(item), size=size)
+    return items
 
 
-def _put_items(message: Message, items: dict[str, tuple[Part, ...]]) -> Message:
+def _put_items(message: Message, items: dict[str, StoredItem]) -> Message:
     if not any(map(_referred, message.parts)):
         return message
-    whole = chain.from_iterable(items.get(_referred(part), (part,)) for part in message.parts)
+    found = [(items.get(_referred(part)), part) for part in message.parts]
+    whole = chain.from_iterable((part,) if item is None else item.parts for item, part in found)
     return replace(message, parts=tuple(whole))
 
 
