@@ -176,10 +176,14 @@ def take_texts_or_none(obj: JsonObject, key: str) -> tuple[str, ...] | None:
 
 
 def take_each(obj: JsonObject, key: str, decode: Callable[[JsonObject], T]) -> tuple[T, ...]:
-    """Take a list of objects and decode each. A missing or null list is empty."""
+    """Take a list of objects and decode each. A missing or null list is empty. A tuple was decoded before (see
+    `bodies.load_apart`)."""
     value = obj.get(key)
     if value is None:
         return ()
+    if type(value) is tuple:
+        del obj[key]
+        return value
     if type(value) is not list:
         raise expected("array", value, key)
     del obj[key]

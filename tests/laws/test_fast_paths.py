@@ -134,6 +134,7 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "own bytes": (),
     "tools known": (),  # test_known_tools.py
     "long lists": (),  # tests/test_jsontypes.py
+    "usual turns": (),  # test_usual_turns.py
     "printable head": (),  # test_request.py
     "anthropic run": (),  # test_text_runs.py
     "chat run": (),

@@ -7,7 +7,7 @@ import pytest
 from dragoman.dialects import find_dialect
 from dragoman.errors import DecodeError
 from dragoman.exchange import read_request
-from dragoman.gateway.bodies import load_body, load_without_tools
+from dragoman.gateway.bodies import load_apart, load_body
 from dragoman.gateway.config.settings import RequestLimits
 from dragoman.jsontypes import dump_json
 from dragoman.known_turns.tools import LEAST_BYTES, KnownTools
@@ -39,19 +39,16 @@ def read_slow(name: str, raw: bytes) -> object:
 def read_known(name: str, raw: bytes, known: KnownTools) -> tuple[object, bool]:
     """As a gateway reads it, and whether its tools were known."""
     try:
-        body = load_without_tools(raw, LIMITS, find_dialect(name).tools_keys, known, OWNER)
+        body = load_apart(raw, LIMITS, find_dialect(name), known, OWNER)
+        found = body.values["tools"] if type(body.values.get("tools")) is tuple else None
         request, notes = read(name, body.values)
     except DecodeError as error:
         return str(error), False
-    if body.tools is not None:
-        return Request(**{**_fields(request), "tools": body.tools}), True
+    if found is not None:
+        return request, True
     if body.tools_text and request.tools and not notes:
         known.keep(OWNER, body.tools_text, request.tools)
     return request, False
-
-
-def _fields(request: Request) -> dict[str, Any]:
-    return {name: getattr(request, name) for name in request.__struct_fields__}
 
 
 def with_tools(name: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from dragoman.dialects._note_places import same_place
 from dragoman.dialects._services import CountCodec, EmbeddingsCodec, ModelsCodec, SpeechCodec
@@ -12,6 +12,7 @@ from dragoman.fields import ReplyRules
 from dragoman.framing.templates import DeltaTemplate
 from dragoman.jsontypes import JsonObject
 from dragoman.model.events import Event
+from dragoman.model.messages import Message
 from dragoman.model.reply import Reply, Usage
 from dragoman.model.request import Request
 from dragoman.notes import Locate, Notes
@@ -139,6 +140,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     reads_turns_apart: bool = False  # each entry of that list is read by itself, and is one message
     # The keys of a list of tools, the usual one first; () if it is not read by itself, without the rest of the body.
     tools_keys: tuple[str, ...] = ()
+    # The list of turns, read from its text in one step; None: one of them is unusual.
+    read_turns: Callable[[bytes | Raw], tuple[Message, ...] | None] | None = None
     # A request of which nothing is unusual, read in one step; None: it must be read key by key.
     read_plain_request: Callable[[bytes], Request | None] | None = None
     made_ids: str = ""  # how the ids begin that are made for calls without one

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Raw
 
+from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.fields import refuse_spellings
@@ -114,7 +115,6 @@ def _find_zstd() -> Any:
 
 class LoadedBody(NamedTuple):
     values: JsonObject
-    tools: tuple[AnyTool, ...] | None = None  # known tools, which are not in `values`
     tools_text: bytes = b""  # the JSON of tools that are not known yet
 
 
@@ -124,23 +124,43 @@ def load_body(data: bytes, limits: RequestLimits) -> JsonObject:
     return _check(load_json(data, strict=True), data, limits)
 
 
-def load_without_tools(
-    data: bytes, limits: RequestLimits, keys: tuple[str, ...], known: KnownTools, owner: Owner
-) -> LoadedBody:
-    """The same, without tools that are known. `keys`: see `Dialect.tools_keys`."""
+def load_apart(data: bytes, limits: RequestLimits, dialect: Dialect, known: KnownTools, owner: Owner) -> LoadedBody:
+    """The same for a dialect whose turns and tools can be read apart. Tools that are known and turns that are usual
+    are in our own form already: they are tuples, which JSON does not have."""
     check_cost(data)
     members = split_members(data)
-    named = [key for key in keys if key in members] if members is not None else []
-    text = members[keys[0]] if members is not None and named == [keys[0]] else None
-    if members is None or text is None or len(memoryview(text)) < LEAST_BYTES:
-        return LoadedBody(_check(_load(data, members), data, limits, members))
-    tools = known.find(owner, bytes(text))
-    values: Json = None
+    if members is None:
+        return LoadedBody(_check(load_json(data, strict=True), data, limits))
+    tools_text = _find_tools(members, dialect.tools_keys)
+    tools = known.find(owner, tools_text) if tools_text else None
     if tools is not None:  # fast path: tools known
-        values = load_in_pieces({key: value for key, value in members.items() if key != keys[0]})
-    if values is None:  # the slow path raises an error again, with its place
-        return LoadedBody(_check(_load(data, members), data, limits, members), None, bytes(text))
-    return LoadedBody(_check(values, data, limits, members), tools)
+        tools_text = b""
+    values: Json = None
+    if tools is not None or dialect.read_turns is not None:
+        values = _load_members(members, dialect, tools)
+    if values is None:  # an error is raised again, with its place
+        values = _load(data, members)
+    return LoadedBody(_check(values, data, limits, members), tools_text)
+
+
+def _find_tools(members: dict[str, Raw], keys: tuple[str, ...]) -> bytes:
+    """The text of a list of tools that is worth to be known; empty if there is none, or under an unusual key."""
+    named = [key for key in keys if key in members]
+    if named != list(keys[:1]) or len(memoryview(members[keys[0]])) < LEAST_BYTES:
+        return b""
+    return bytes(members[keys[0]])
+
+
+def _load_members(members: dict[str, Raw], dialect: Dialect, tools: tuple[AnyTool, ...] | None) -> JsonObject | None:
+    read: JsonObject = {}
+    if tools is not None:
+        read[dialect.tools_keys[0]] = tools
+    text = members.get(dialect.messages_key)
+    turns = dialect.read_turns(text) if dialect.read_turns is not None and text is not None else None
+    if turns is not None:  # fast path: usual turns
+        read[dialect.messages_key] = turns
+    values = load_in_pieces({key: text for key, text in members.items() if key not in read})
+    return None if values is None else values | read
 
 
 def _load(data: bytes, members: dict[str, Raw] | None) -> Json:
@@ -163,7 +183,7 @@ def _check(body: Json, data: bytes, limits: RequestLimits, members: dict[str, Ra
     refuse_spellings(body)
     refuse_other_models(body)
     for key in ("messages", "input", "contents"):
-        if type(body.get(key)) is list and len(body[key]) > limits.entries:
+        if type(body.get(key)) in (list, tuple) and len(body[key]) > limits.entries:
             raise DecodeError(f"more than {limits.entries} entries", key)
     return body
 

@@ -20,7 +20,7 @@ from dragoman.exchange import HOP, ClientRequest, read_request
 from dragoman.failure import Failure
 from dragoman.gateway.access.charge import begin_charge, bound_output, charge_stored, check_other_models, may_use
 from dragoman.gateway.access.owners import check_names, keep_names, makes_names
-from dragoman.gateway.bodies import LoadedBody, check_size, load_body, load_without_tools, read_body
+from dragoman.gateway.bodies import LoadedBody, check_size, load_apart, load_body, read_body
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse
 from dragoman.gateway.kept_turns import keep_turn, recall_turns
 from dragoman.gateway.own_door import check_extras
@@ -269,9 +269,7 @@ def _decode_each(
         request = read_request(scope.dialect, WireRequest(body=body.values, path=path, headers=headers), notes, locate)
     except RecursionError as error:
         raise DecodeError("nested too deeply") from error
-    if body.tools is not None:
-        request = replace(request, tools=body.tools)
-    elif body.tools_text and request.tools and not len(notes):
+    if body.tools_text and request.tools and not len(notes):
         scope.gateway.known_tools.keep((scope.http.key_id, scope.dialect.name), body.tools_text, request.tools)
     if scope.dialect.name == CANONICAL and request.extras:
         check_extras(request)
@@ -283,11 +281,11 @@ def _decode_each(
 def _load(raw: bytes, scope: Scope, notes: Notes) -> tuple[bytes, LoadedBody]:
     """The body as bytes and as JSON. Half a surrogate pair is JSON, but no text that servers take: it is replaced."""
     limits = scope.now.settings.limits
-    keys, owner = scope.dialect.tools_keys, (scope.http.key_id, scope.dialect.name)
+    owner = scope.http.key_id, scope.dialect.name
     try:
-        if not keys:
+        if not scope.dialect.tools_keys:
             return raw, LoadedBody(load_body(raw, limits))
-        return raw, load_without_tools(raw, limits, keys, scope.gateway.known_tools, owner)
+        return raw, load_apart(raw, limits, scope.dialect, scope.gateway.known_tools, owner)
     except DecodeError:
         mended = mend_surrogates(raw)
         if mended is None:

@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -21,6 +22,14 @@ from dragoman.wire import WireRequest
 _entries = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
+def load_turns(text: bytes | msgspec.Raw, dialect: Dialect) -> Any:
+    """A list of turns as JSON; as a tuple in our own form, if none of them is unusual."""
+    turns = dialect.read_turns(text) if dialect.read_turns is not None else None
+    if turns is not None:  # fast path: usual turns
+        return turns
+    return load_json(text, strict=True)
+
+
 def read_new(hit: Hit, dialect: Dialect) -> tuple[Request, list[int]] | None:
     """The whole request, if only turns are new: nothing else is read. Also where each of them ends in the body."""
     old, text = hit.history, hit.new
@@ -30,7 +39,7 @@ def read_new(hit: Hit, dialect: Dialect) -> tuple[Request, list[int]] | None:
     try:
         ends = _list_ends(turns)
         notes = Notes()
-        short = dialect.decode_request(WireRequest(body={dialect.messages_key: load_json(turns, strict=True)}), notes)
+        short = dialect.decode_request(WireRequest(body={dialect.messages_key: load_turns(turns, dialect)}), notes)
     except (DragomanError, msgspec.DecodeError, RecursionError):
         return None
     if len(notes) or len(short.messages) != len(ends) or not _may_follow(hit, short.messages, dialect):

@@ -9,6 +9,7 @@ from dragoman.dialects.anthropic.request import PATH, decode_request, encode_req
 from dragoman.dialects.anthropic.services import COUNT_PATH, COUNTS, MODELS
 from dragoman.dialects.anthropic.stream_decoder import StreamDecoder
 from dragoman.dialects.anthropic.stream_encoder import StreamEncoder
+from dragoman.dialects.anthropic.usual_turns import read_turns
 from dragoman.dialects.anthropic.words import BETA_HEADER, DEFAULT_MAX_TOKENS, NAME, VERSION, VERSION_HEADER
 from dragoman.fields import ReplyRules
 from dragoman.jsontypes import JsonObject
@@ -133,6 +134,7 @@ DIALECT = Dialect(
     locate_request=locate_request,
     reads_turns_apart=True,
     tools_keys=("tools",),
+    read_turns=read_turns,
     locate_reply=locate_reply,
     recognise=recognise,
     kept_state=KEPT_STATE,

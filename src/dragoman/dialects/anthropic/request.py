@@ -19,6 +19,7 @@ from dragoman.dialects.anthropic.words import (
     DISPLAY_WORDS,
     DISPLAYS,
     EFFORTS,
+    LISTED,
     MODE_WORDS,
     MODES,
     NAME,
@@ -50,7 +51,7 @@ from dragoman.fields import (
 )
 from dragoman.jsontypes import JsonObject
 from dragoman.model.effort import lowest_known
-from dragoman.model.messages import Extras, Message, Text
+from dragoman.model.messages import Message, Text
 from dragoman.model.request import (
     AnyTool,
     CustomTool,
@@ -67,7 +68,6 @@ from dragoman.wire import WireRequest
 PATH = "/v1/messages"
 BETA = f"header:{BETA_HEADER}"  # the key of that header in the request's extras
 VERSION_KEY = f"~{VERSION_HEADER}"
-LISTED: Extras = {NAME: {"~content": "list"}}  # extras that only remember the form of the content
 
 # Of keys that stay in the extras, whole or in part.
 VALUE_TYPES: ValueTypes = {

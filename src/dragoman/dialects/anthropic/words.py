@@ -3,7 +3,7 @@
 from typing import Literal
 
 from dragoman.failure import FailureKind
-from dragoman.model.messages import Role
+from dragoman.model.messages import Extras, Role
 from dragoman.model.reply import FinishReason
 
 NAME = "anthropic"
@@ -67,6 +67,8 @@ FAILURE_WORDS: dict[FailureKind, str] = {kind: word for word, kind in FAILURES.i
     "unknown": "api_error",
 }
 STATUSES: dict[FailureKind, int] = {"overloaded": 529}  # Anthropic's status differs from our default
+
+LISTED: Extras = {NAME: {"~content": "list"}}  # extras that only remember the form of the content
 
 VERSION_HEADER = "anthropic-version"
 BETA_HEADER = "anthropic-beta"

@@ -30,6 +30,9 @@ NO_PARAMETERS: JsonObject = {"type": "object", "properties": {}}  # never null, 
 def take_tools(body: JsonObject) -> tuple[AnyTool, ...] | None:
     for key, decode in (("tools", decode_tool), ("functions", _decode_function)):
         given = body.get(key)
+        if type(given) is tuple:  # decoded before
+            del body[key]
+            return given
         if type(given) is list:
             del body[key]
             if key == "functions" or not given:
