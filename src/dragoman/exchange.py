@@ -194,6 +194,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
     undo: Undo
     stream: bool
     client_request: ClientRequest
+    asked_ids: frozenset[str] | None = None  # of the calls in the client's request, if they were collected
 
     def encode(
         self,
@@ -264,6 +265,8 @@ class Exchange(Struct, frozen=True, kw_only=True):
 
     def find_taken(self) -> set[str] | None:
         """The ids of the client's calls, if they are known without a look at all turns."""
+        if self.asked_ids is not None:
+            return set(self.asked_ids)
         known, asked = self.client_request.known, self.client_request.request
         return known.find_call_ids() if known is not None and asked.messages is known.messages else None
 
@@ -328,7 +331,7 @@ class CallWriter(Struct, frozen=True):
         """The long way: all turns go through the passes."""
         self.client_request.begin_notes(self.notes)
         prepared = prepare(self.request, self.to.profile, self.notes)
-        exchange = self._exchange(prepared.undo)
+        exchange = self._exchange(prepared.undo, prepared.asked_ids)
         if self._is_own(prepared.request, self.request):  # fast path: own bytes
             return exchange.copy_bytes(self.client_request, prepared.request)
         return exchange.encode(prepared.request, corrections_left=self.corrections)
@@ -367,8 +370,15 @@ class CallWriter(Struct, frozen=True):
         self.notes.forget(start, end)
         return self.write()
 
-    def _exchange(self, undo: Undo) -> Exchange:
-        return Exchange(to=self.to, notes=self.notes, undo=undo, stream=self.stream, client_request=self.client_request)
+    def _exchange(self, undo: Undo, asked_ids: frozenset[str] | None = None) -> Exchange:
+        return Exchange(
+            to=self.to,
+            notes=self.notes,
+            undo=undo,
+            stream=self.stream,
+            client_request=self.client_request,
+            asked_ids=asked_ids,
+        )
 
     def _is_own(self, prepared: Request, request: Request) -> bool:
         """Whether the client's own bytes can be sent unchanged."""

@@ -101,6 +101,8 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "known names": ("send requests any",),
     "legal base64": ("send requests any",),
     "named results": ("send requests any",),
+    "marks found before": ("send requests any",),
+    "names of calls": ("send requests any",),
     "names of tools": ("send requests any",),
     "no billing": ("send requests any",),
     "no media": ("send requests any",),

@@ -2,6 +2,7 @@
 answer."""
 
 import re
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any
 
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 from dragoman.model.messages import Cache, Message, Opaque, Part, Reasoning, Refusal, Text, ToolResult, Video
 from dragoman.model.request import AnyTool, Request, ServerTool, Tool
 from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.contents import Contents
 from dragoman.passes.parameters import estimate
 from dragoman.passes.profile import Profile
 from dragoman.passes.system import count_lead
@@ -181,17 +183,21 @@ _UNMARKED = frozenset({Reasoning, Refusal, Video, Opaque})  # parts that cannot 
 TOOLS = -1  # the place of a tool: tools come first in a prompt
 
 
-def fit_cache_marks(request: Request, profile: Profile, notes: Notes) -> Request:
+def fit_cache_marks(request: Request, profile: Profile, notes: Notes, contents: Contents | None = None) -> Request:
     if profile.cache_marks is not None:
-        request = notes.stage(_limit(request, profile.cache_marks, notes))
+        marked = None
+        if contents is not None and contents.messages is request.messages:  # fast path: marks found before
+            marked = sorted(set(contents.marked))
+        request = notes.stage(_limit(request, profile.cache_marks, notes, marked))
     return _order(request, notes) if profile.marks_in_order else request
 
 
-def _marks(request: Request) -> list[tuple[int, int]]:
-    """The places of all cache marks, in the order of the prompt: tools first, then messages."""
+def _marks(request: Request, marked: Iterable[int] | None = None) -> list[tuple[int, int]]:
+    """The places of all cache marks, in the order of the prompt: tools first, then messages. `marked`: the messages
+    with marks, if that is known."""
     found = [(TOOLS, j) for j, tool in enumerate(request.tools or ()) if type(tool) is Tool and tool.cache is not None]
-    for i, message in enumerate(request.messages):
-        for j, part in enumerate(message.parts):
+    for i in range(len(request.messages)) if marked is None else marked:
+        for j, part in enumerate(request.messages[i].parts):
             kind = type(part)
             if kind is Text:  # a branch for itself: it is the most frequent type, and faster this way
                 if part.cache is not None:  # type: ignore[union-attr]
@@ -222,12 +228,12 @@ def _mark(request: Request, marks: dict[tuple[int, int], Cache | None]) -> Reque
     return replace(request, tools=tuple(tools))
 
 
-def _limit(request: Request, most: int, notes: Notes) -> Request:
+def _limit(request: Request, most: int, notes: Notes, marked: Iterable[int] | None = None) -> Request:
     """Keeps the last `most` marks, because they cover the longest prefixes. The automatic mark counts too."""
     if most == 0 and request.cache is not None:
         notes.dropped((ROOT, "cache"), "the target has no cache marks")
         request = replace(request, cache=None)
-    places = _marks(request)
+    places = _marks(request, marked)
     over = len(places) + (request.cache is not None) - most
     if over <= 0:
         return request

@@ -13,21 +13,27 @@ from operator import attrgetter
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.model.messages import (
-    Audio,
-    Document,
-    Image,
-    Message,
-    Opaque,
-    Reasoning,
-    Refusal,
-    Text,
-    ToolCall,
-    ToolResult,
-    Video,
-)
-from dragoman.model.request import CustomTool, Request, ServerTool, Tool
+from dragoman.model.messages import Image, Message, Opaque, Reasoning, Refusal, Text, ToolCall, ToolResult
+from dragoman.model.request import CustomTool, Request, ServerTool
 from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.contents import (
+    ANYTHING,
+    CACHE_MARK,
+    CALLS,
+    EMPTY_TURN,
+    FAILED_RESULT,
+    FREEFORM,
+    INNER_MARK,
+    INSTRUCTIONS,
+    LATER_INSTRUCTIONS,
+    LOOSE,
+    MEDIA,
+    NEIGHBOURS,
+    SEAL,
+    TURN_KEYS,
+    Contents,
+    find_contents,
+)
 from dragoman.passes.emulate import Expected, Undo, emulate
 from dragoman.passes.limits import fit_cache_marks, fit_limits, lift_marks
 from dragoman.passes.media import fit_media, move_result_media
@@ -78,98 +84,21 @@ from dragoman.passes.turns import (
 class Prepared(Struct, frozen=True):
     request: Request
     undo: Undo
-
-
-# ---------------------------------------------------------------- what a request holds
-
-ANYTHING = "anything"
-SEAL = "a seal"
-CACHE_MARK = "a cache mark"
-INNER_MARK = "a cache mark in a result"
-EMPTY_TURN = "an empty turn"
-FREEFORM = "a call or result in free text"
-NESTED_RESULT = "a result in a result"
-FAILED_RESULT = "a result that failed"
-TURN_KEYS = "a key of the target's own on a turn or a result"
-MEDIA = frozenset({Image, Document, Audio, Video, Opaque, NESTED_RESULT})  # handled by the same passes
-CALLS = frozenset({ToolCall, ToolResult})
-INSTRUCTIONS = frozenset({"system", "developer"})
-
-
-def find_contents(request: Request, dialect: str) -> set[object]:
-    """What a request contains: roles, kinds of parts, seals, cache marks, freeform calls, empty turns and keys of the
-    target's own. One walk over the request finds this for all passes.
-
-    The most frequent kinds come first, each with lines of its own: Python reads a field of one type faster than a field
-    of several types."""
-    found: set[object] = {ANYTHING}
-    add = found.add
-    for message in request.messages:
-        add(message.role)
-        if dialect in message.extras:
-            add(TURN_KEYS)
-        parts = message.parts
-        if not parts:
-            add(EMPTY_TURN)
-        for part in parts:
-            kind = type(part)
-            add(kind)
-            if kind is Text:
-                if part.seal is not None:  # type: ignore[union-attr]
-                    add(SEAL)
-                if part.cache is not None:  # type: ignore[union-attr]
-                    add(CACHE_MARK)
-            elif kind is ToolCall:
-                if part.seal is not None:  # type: ignore[union-attr]
-                    add(SEAL)
-                if part.cache is not None:  # type: ignore[union-attr]
-                    add(CACHE_MARK)
-                if part.freeform:  # type: ignore[union-attr]
-                    add(FREEFORM)
-            elif kind is ToolResult:
-                if part.cache is not None:  # type: ignore[union-attr]
-                    add(CACHE_MARK)
-                if part.freeform:  # type: ignore[union-attr]
-                    add(FREEFORM)
-                if part.failed:  # type: ignore[union-attr]
-                    add(FAILED_RESULT)
-                if dialect in part.extras:  # type: ignore[union-attr]
-                    add(TURN_KEYS)
-                for inner in part.parts:  # type: ignore[union-attr]
-                    if type(inner) is Text:
-                        if inner.cache is not None:
-                            add(CACHE_MARK)
-                            add(INNER_MARK)
-                        continue
-                    add(NESTED_RESULT if type(inner) is ToolResult else type(inner))
-                    if getattr(inner, "cache", None) is not None:
-                        add(CACHE_MARK)
-                        add(INNER_MARK)
-            elif kind is not Reasoning:
-                if getattr(part, "seal", None) is not None:
-                    add(SEAL)
-                if getattr(part, "cache", None) is not None:
-                    add(CACHE_MARK)
-    if request.cache is not None:
-        add(CACHE_MARK)
-    for tool in request.tools or ():
-        if type(tool) is not Tool:
-            add(type(tool))
-        elif tool.cache is not None:
-            add(CACHE_MARK)
-    return found
+    asked_ids: frozenset[str] | None = None  # of the calls in the client's request, if they were collected
 
 
 # ---------------------------------------------------------------- the passes
 
 
 class PassStep(Struct, frozen=True):
-    """One pass. `when`: the profiles that need it. `needs`: it runs if the request contains one of these."""
+    """One pass. `when`: the profiles that need it. `needs`: it runs if the request contains one of these. `looks`: it
+    is given what the request contains, too."""
 
-    run: Callable[[Request, Profile, Notes], Request]
+    run: Callable[..., Request]
     needs: frozenset[object] = frozenset({ANYTHING})
     when: Callable[[Profile], bool] = lambda profile: True
-    adds: bool = True  # whether it may add kinds of parts or settings
+    adds: bool = True  # whether it may add kinds of parts or settings, or take calls away
+    looks: bool = False
 
 
 def _with(*found: object) -> frozenset[object]:
@@ -181,7 +110,7 @@ def _with(*found: object) -> frozenset[object]:
 STEPS: tuple[PassStep, ...] = (
     PassStep(tell_server_history, _with(Opaque), lambda p: "server_tools" in p.lacks),
     # calls and results
-    PassStep(pair_calls, CALLS, lambda p: p.pairing != "keep"),
+    PassStep(pair_calls, _with(LOOSE), lambda p: p.pairing != "keep"),
     PassStep(name_results, _with(ToolResult), lambda p: p.result_names, adds=False),
     PassStep(declare_history, _with(ToolCall), lambda p: p.tools_for_history),
     PassStep(mend_arguments, _with(ToolCall), lambda p: p.arguments == "object"),
@@ -207,7 +136,8 @@ STEPS: tuple[PassStep, ...] = (
     PassStep(drop_billing, INSTRUCTIONS, lambda p: not p.billing),
     PassStep(say_refusals_as_text, _with(Refusal), lambda p: not p.refusals),
     PassStep(say_developer_as_system, _with("developer"), lambda p: not p.developer),
-    PassStep(place_system, INSTRUCTIONS),
+    PassStep(place_system, INSTRUCTIONS, lambda p: p.lead_system == "user"),
+    PassStep(place_system, _with(LATER_INSTRUCTIONS), lambda p: p.lead_system != "user"),
     PassStep(drop_silent_turns, _with(EMPTY_TURN), lambda p: p.empty_text),
     PassStep(drop_empty_text, when=lambda p: not p.empty_text),
     PassStep(tell_failures, _with(FAILED_RESULT), lambda p: p.failed_needs_text),
@@ -216,10 +146,10 @@ STEPS: tuple[PassStep, ...] = (
     PassStep(end_with_user, _with("assistant"), lambda p: not p.prefill),
     PassStep(strip_last_text, _with("assistant"), lambda p: p.prefill and not p.empty_text),
     PassStep(set_results_apart, _with(ToolResult), lambda p: p.results_alone),
-    PassStep(join_apart, when=lambda p: p.results_alone, adds=False),
-    PassStep(join_turns, when=lambda p: p.join_turns and not p.results_alone, adds=False),
+    PassStep(join_apart, _with(NEIGHBOURS), lambda p: p.results_alone, adds=False),
+    PassStep(join_turns, _with(NEIGHBOURS), lambda p: p.join_turns and not p.results_alone, adds=False),
     PassStep(
-        join_calls, _with(ToolCall), lambda p: p.join_calls and not p.join_turns and not p.results_alone, adds=False
+        join_calls, _with(NEIGHBOURS), lambda p: p.join_calls and not p.join_turns and not p.results_alone, adds=False
     ),
     PassStep(drop_text_beside_calls, _with(ToolCall), lambda p: not p.text_beside_calls, adds=False),
     PassStep(answer_results, _with(ToolResult), lambda p: not p.user_after_results),
@@ -235,7 +165,7 @@ STEPS: tuple[PassStep, ...] = (
     PassStep(drop_lone_choice, when=lambda p: not p.choice_alone and not (p.native and p.empty_tools)),
     PassStep(fit_limits),
     PassStep(lift_marks, _with(INNER_MARK), lambda p: not p.marks_in_results or p.cache_marks == 0, adds=False),
-    PassStep(fit_cache_marks, _with(CACHE_MARK), adds=False),
+    PassStep(fit_cache_marks, _with(CACHE_MARK), adds=False, looks=True),
     PassStep(leave_nothing_behind, when=lambda p: p.stores_unasked and not p.native),
     # A client that speaks Ollama's own dialect knows of its windows.
     PassStep(open_window, when=lambda p: p.context is not None and not p.native),
@@ -304,26 +234,28 @@ def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
     if profile.takes_all:
         return Prepared(notes.stage(request), Undo())
     before, contents = notes.stage(request), find_contents(request, profile.dialect)
-    if Opaque in contents:
+    asked, kinds = contents, contents.kinds
+    if Opaque in kinds:
         _refuse_orders(request, profile, notes)
     if request.extras:
         _refuse_order_key(request, profile, notes)
-    freeform, foreign = FREEFORM in contents or CustomTool in contents, ServerTool in contents or has_foreign(request)
+    freeform, foreign = FREEFORM in kinds or CustomTool in kinds, ServerTool in kinds or has_foreign(request)
     request, undo = emulate(request, profile, notes, freeform=freeform, foreign=foreign)
     if request is not before:
         contents = find_contents(notes.stage(request), profile.dialect)
     for step in _plan(profile):
-        if step.needs.isdisjoint(contents):  # fast path: nothing of its kind
+        if step.needs.isdisjoint(contents.kinds):  # fast path: nothing of its kind
             continue
-        before, request = request, step.run(request, profile, notes)
+        before = request
+        request = step.run(request, profile, notes, contents) if step.looks else step.run(request, profile, notes)
         if request is not before:
             notes.stage(request)
             if step.adds and (request.messages is not before.messages or request.tools is not before.tools):
                 contents = find_contents(request, profile.dialect)
-    has_tools = request.tools or request.tool_choice is not None or not CALLS.isdisjoint(contents)
+    has_tools = request.tools or request.tool_choice is not None or not CALLS.isdisjoint(contents.kinds)
     if not has_tools and request.output is None:  # fast path: no tools
         return Prepared(request, undo)
-    return _spell_tools(request, profile, undo, notes)
+    return _spell_tools(request, profile, undo, notes, contents, asked.find_own_ids())
 
 
 # Instructions to the server, not content. A server that does not know them would answer another question.
@@ -369,7 +301,9 @@ def _refuse_orders(request: Request, profile: Profile, notes: Notes) -> None:
                 )
 
 
-def _spell_tools(request: Request, profile: Profile, undo: Undo, notes: Notes) -> Prepared:
+def _spell_tools(
+    request: Request, profile: Profile, undo: Undo, notes: Notes, contents: Contents, asked_ids: frozenset[str] | None
+) -> Prepared:
     """Adapts schemas, then names. It comes last, because other passes may add tools. Both are undone in the answer."""
     output = request.output
     request, aliases = adapt_schemas(request, profile, notes)
@@ -378,10 +312,10 @@ def _spell_tools(request: Request, profile: Profile, undo: Undo, notes: Notes) -
         undo = replace(undo, expected=Expected(schema=output.schema))  # the target holds the answer to less than this
     if aliases.tools:
         request = notes.stage(rename_arguments(request, aliases.tools, notes))
-    request, renames = rename(request, profile.tool_names, profile.call_ids, notes)
+    request, renames = rename(request, profile.tool_names, profile.call_ids, notes, contents)
     notes.stage(request)
     if aliases.tools or aliases.answer:
         renames = replace(renames, properties=aliases.tools, answer=aliases.answer)
     if renames != NOTHING:
         undo = replace(undo, renames=renames)
-    return Prepared(request, undo)
+    return Prepared(request, undo, asked_ids)

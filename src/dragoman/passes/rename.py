@@ -20,6 +20,7 @@ from dragoman.model.messages import Message, Part, ToolCall, ToolResult
 from dragoman.model.reply import Choice, Reply
 from dragoman.model.request import AnyTool, Request, ServerTool, Tool, ToolChoice
 from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.contents import Contents
 from dragoman.passes.profile import Spelling
 
 DIGITS = 8
@@ -38,9 +39,12 @@ class Renames(Struct, frozen=True, kw_only=True):
 NOTHING = Renames()
 
 
-def rename(request: Request, names: Spelling | None, ids: Spelling | None, notes: Notes) -> tuple[Request, Renames]:
-    """Renames the tools and ids that are illegal at the target. The history must be paired before."""
-    names_used, call_ids = _find_names_used(request)
+def rename(
+    request: Request, names: Spelling | None, ids: Spelling | None, notes: Notes, contents: Contents | None = None
+) -> tuple[Request, Renames]:
+    """Renames the tools and ids that are illegal at the target. The history must be paired before. `contents`: of the
+    request, if they were found before."""
+    names_used, call_ids = _find_names_used(request, contents)
     illegal = _find_illegal(names_used, names) if names is not None else []
     name_map = _map_names(names_used, illegal, names) if illegal and names is not None else {}
     id_changes, own_ids, taken = _map_ids(request, call_ids, ids)
@@ -56,10 +60,22 @@ def rename(request: Request, names: Spelling | None, ids: Spelling | None, notes
     return changed, Renames(names=wire_names, ids=own_ids, taken=taken)
 
 
-def _find_names_used(request: Request) -> tuple[dict[str, None], list[str]]:
+def _find_names_used(request: Request, contents: Contents | None) -> tuple[dict[str, None], list[str]]:
     """The names of tools in order of appearance, and the ids of all calls."""
     names: dict[str, None] = {tool.name: None for tool in request.tools or () if type(tool) is not ServerTool}  # type: ignore[union-attr]
     ids: list[str] = []
+    in_calls = contents.find_names() if contents is not None else None
+    if contents is not None and in_calls is not None:  # fast path: names of calls
+        names.update(in_calls)
+        ids = [call.id for call in contents.calls]
+    else:
+        _add_names(request, names, ids)
+    for name in (request.tool_choice.names if request.tool_choice else None) or ():
+        names[name] = None
+    return names, ids
+
+
+def _add_names(request: Request, names: dict[str, None], ids: list[str]) -> None:
     for message in request.messages:
         for part in message.parts:
             kind = type(part)
@@ -68,9 +84,6 @@ def _find_names_used(request: Request) -> tuple[dict[str, None], list[str]]:
                 ids.append(part.id)  # type: ignore[union-attr, arg-type]
             elif kind is ToolResult and part.name is not None:  # type: ignore[union-attr]
                 names[part.name] = None  # type: ignore[union-attr]
-    for name in (request.tool_choice.names if request.tool_choice else None) or ():
-        names[name] = None
-    return names, ids
 
 
 def alias_of(text: str, rule: Spelling, salt: str = "") -> str:
