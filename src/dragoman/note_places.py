@@ -26,7 +26,7 @@ class Stages(Struct, eq=False):
 
     def trace(self, number: int, place: Place) -> Place:
         """A place in the form with this number, as a place in the first one."""
-        if len(place) < 2 or not isinstance(place[0], str):
+        if not number or len(place) < 2 or not isinstance(place[0], str):
             return place
         for step in self.find_moves(number, place[0]):
             place = step.back(place)
@@ -34,6 +34,8 @@ class Stages(Struct, eq=False):
 
     def find_moves(self, number: int, key: str) -> tuple["_Step", ...]:
         """The steps from a form back to the first that changed this list."""
+        if not number:
+            return ()
         known = self.moves.get((number, key))
         if known is None:
             known = self.moves[number, key] = self._find_moves(number, key)

@@ -89,4 +89,8 @@ def fold_notes(notes: Iterable["Note"]) -> list[FoldedNote]:
 
 def sort_folded(rows: list[FoldedNote]) -> list[FoldedNote]:
     """The worst first."""
-    return sorted(rows, key=lambda row: RANKS.index(row.rank))
+    return sorted(rows, key=_find_badness) if len(rows) > 1 else rows
+
+
+def _find_badness(row: FoldedNote) -> int:
+    return RANKS.index(row.rank)

@@ -103,7 +103,8 @@ class _Unread(Struct):
         if not places:
             return rank_note(self.kind, "", self.why)
         last, first = _ends(self.at)
-        if isinstance(first, str) and self.source.find_moves(self.number, first):  # some of it may be gone
+        within = self.at and self.at[0]  # a place of one step does not move
+        if within and isinstance(first, str) and self.source.find_moves(self.number, first):  # some of it may be gone
             last = _last_word(self._find_place())
         return rank_note(self.kind, last, self.why)
 

@@ -22,6 +22,7 @@ CACHE_MARK = "a cache mark"
 INNER_MARK = "a cache mark in a result"
 EMPTY_TURN = "an empty turn"
 NEIGHBOURS = "two turns of one role, one after the other"
+SPLIT_ANSWER = "two turns of the assistant, one after the other"
 LATER_INSTRUCTIONS = "a turn of instructions that is not the first turn"
 FREEFORM = "a call or result in free text"
 LOOSE = "a call that is not followed by its result, in the order of the calls"
@@ -68,6 +69,8 @@ def find_contents(request: Request, dialect: str) -> Contents:
         if role == before:
             add(NEIGHBOURS)
         if role == "assistant":
+            if before == "assistant":
+                add(SPLIT_ANSWER)
             if answering:
                 loose = loose or bool(pending)
                 answering = False

@@ -30,6 +30,7 @@ from dragoman.passes.contents import (
     MEDIA,
     NEIGHBOURS,
     SEAL,
+    SPLIT_ANSWER,
     TURN_KEYS,
     Contents,
     find_contents,
@@ -149,7 +150,7 @@ STEPS: tuple[PassStep, ...] = (
     PassStep(join_apart, _with(NEIGHBOURS), lambda p: p.results_alone, adds=False),
     PassStep(join_turns, _with(NEIGHBOURS), lambda p: p.join_turns and not p.results_alone, adds=False),
     PassStep(
-        join_calls, _with(NEIGHBOURS), lambda p: p.join_calls and not p.join_turns and not p.results_alone, adds=False
+        join_calls, _with(SPLIT_ANSWER), lambda p: p.join_calls and not p.join_turns and not p.results_alone, adds=False
     ),
     PassStep(drop_text_beside_calls, _with(ToolCall), lambda p: not p.text_beside_calls, adds=False),
     PassStep(answer_results, _with(ToolResult), lambda p: not p.user_after_results),

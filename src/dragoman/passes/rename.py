@@ -101,6 +101,17 @@ def is_legal(text: str, rule: Spelling) -> bool:
     return _compiled(rule).fullmatch(text) is not None
 
 
+def _are_legal(texts: list[str], rule: Spelling) -> bool:
+    """The same for many, in one search: one in each line."""
+    lines = "".join([f"{text}\n" for text in texts])
+    return lines.count("\n") == len(texts) and _compiled_lines(rule).fullmatch(lines) is not None
+
+
+@cache
+def _compiled_lines(rule: Spelling) -> re.Pattern[str]:
+    return re.compile(f"(?:{_pattern(rule)}\n)*")
+
+
 @cache
 def _compiled(rule: Spelling) -> re.Pattern[str]:
     return re.compile(_pattern(rule))
@@ -204,9 +215,9 @@ def _map_ids(
 ) -> tuple[dict[tuple[int, int], str], dict[str, str], frozenset[str]]:
     """Place of a call or result -> its new id; new id -> the client's; the client's ids."""
     fine = frozenset(ids)
-    legal = _compiled(rule).fullmatch if rule is not None else None
-    if legal is None or (len(fine) == len(ids) and all(map(legal, ids))):  # fast path: fine ids
+    if rule is None or (len(fine) == len(ids) and _are_legal(ids, rule)):  # fast path: fine ids
         return {}, {}, fine
+    legal = _compiled(rule).fullmatch
     changes: dict[tuple[int, int], str] = {}
     own: dict[str, str] = {}
     used: set[str] = set()
@@ -219,14 +230,13 @@ def _map_ids(
                 call_id = part.id
                 taken.add(call_id)
                 new = call_id
-                if rule is not None and legal is not None:
-                    if not legal(new):
-                        new = alias_of(call_id, rule)
-                    if new in used:
-                        new = _next_id(call_id, new, rule, used, turns)
-                    if new != call_id:
-                        changes[i, j] = new
-                        own[new] = call_id
+                if not legal(new):
+                    new = alias_of(call_id, rule)
+                if new in used:
+                    new = _next_id(call_id, new, rule, used, turns)
+                if new != call_id:
+                    changes[i, j] = new
+                    own[new] = call_id
                 used.add(new)
                 waiting.setdefault(call_id, deque()).append(new)
             elif isinstance(part, ToolResult):
