@@ -51,15 +51,28 @@ class History(Struct, eq=False):
 
     @property
     def size(self) -> int:
-        return COST * len(self.raw) + TURN_BYTES * len(self.turns)
+        """About the bytes that it needs, also after its turns were read."""
+        count = len(self.turns) if self.later is None else self.later.count
+        return COST * len(self.raw) + TURN_BYTES * count
 
 
 class Later(Struct, frozen=True):
-    """A request that came for the first time. Most conversations never continue, so the places where its body may be
-    cut are found only when the next request comes."""
+    """A request that came for the first time. Most conversations never continue, so its turns are read once more when
+    the next request comes, and the places where its body may be cut are found then. To keep them as values until then
+    would cost every request more: the next one could not use the same memory again."""
 
-    request: Request
+    request: Request  # without its messages
+    lead: tuple[Message, ...]  # instructions that the messages begin with
+    count: int  # of the messages
     dialect: Dialect
+    known: memoryview  # the beginning of the body, up to about the end of its last turn
+
+
+class _Kept(Struct, eq=False):
+    used: float
+    history: History
+    keys: list[tuple[object, ...]]
+    size: int  # when it was kept
 
 
 class Hit(Struct, frozen=True, dict=True):
@@ -96,7 +109,7 @@ class KnownTurns:
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self.most_bytes = most_bytes
         self.bytes = self.hits = self.misses = 0
-        self._all: OrderedDict[int, tuple[float, History, list[tuple[object, ...]]]] = OrderedDict()  # oldest use first
+        self._all: OrderedDict[int, _Kept] = OrderedDict()  # oldest use first
         self._alike: dict[tuple[object, ...], list[History]] = {}
 
     def __len__(self) -> int:
@@ -118,7 +131,7 @@ class KnownTurns:
         """A body that this one continues and that was not looked at yet: `find_cuts` must look at it first."""
         for level in reversed(LEVELS[: bisect_right(LEVELS, len(raw))]):
             for history in self._alike.get((owner, level, raw[level - SAMPLE : level]), ()):
-                if history.later is not None and raw.startswith(memoryview(history.raw)[: history.ends[-1]]):
+                if history.later is not None and raw.startswith(history.later.known):
                     return history
         return None
 
@@ -126,7 +139,8 @@ class KnownTurns:
         """`instead`: the history that this one continues."""
         if instead is not None and instead.ends[-1] <= history.ends[-1]:
             self._forget(id(instead))
-        if not self.most_bytes or history.size > self.most_bytes:
+        size = history.size
+        if not self.most_bytes or size > self.most_bytes:
             return
         known = history.ends[-1]
         keys: list[tuple[object, ...]] = [
@@ -138,20 +152,20 @@ class KnownTurns:
                 self._forget(id(alike[0]))
                 alike = self._alike.setdefault(key, [])
             alike.append(history)
-        self._all[id(history)] = (now, history, keys)
-        self.bytes += history.size
+        self._all[id(history)] = _Kept(now, history, keys, size)
+        self.bytes += size
         self._shrink(now)
 
     def _touch(self, history: History, now: float) -> None:
         entry = self._all.get(id(history))
         if entry is not None:
-            self._all[id(history)] = (now, *entry[1:])
+            entry.used = now
             self._all.move_to_end(id(history))
 
     def _shrink(self, now: float) -> None:
         while self._all:
-            number, (used, _, _) = next(iter(self._all.items()))
-            if self.bytes <= self.most_bytes and used > now - MOST_AGE_S:
+            number, entry = next(iter(self._all.items()))
+            if self.bytes <= self.most_bytes and entry.used > now - MOST_AGE_S:
                 return
             self._forget(number)
 
@@ -159,10 +173,9 @@ class KnownTurns:
         entry = self._all.pop(number, None)
         if entry is None:
             return
-        _, history, keys = entry
-        self.bytes -= history.size
-        for key in keys:
-            alike = [other for other in self._alike.get(key, ()) if other is not history]
+        self.bytes -= entry.size
+        for key in entry.keys:
+            alike = [other for other in self._alike.get(key, ()) if other is not entry.history]
             if alike:
                 self._alike[key] = alike
             else:

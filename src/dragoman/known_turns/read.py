@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from dragoman.dialects._base import Dialect
 from dragoman.dialects._seals import WORD
 from dragoman.errors import DragomanError
-from dragoman.jsontypes import count_sign, dump_json, load_json, top_spans
+from dragoman.jsontypes import count_sign, dump_json, load_json, split_members, top_spans
 from dragoman.known_turns.history import LEVELS, SAMPLE, History, Hit, Later
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import Request
@@ -103,7 +103,8 @@ def find_cuts(history: History) -> None:
     later = history.later
     if later is None:
         return
-    made = make_history(history.raw, later.request, later.dialect, None)
+    request = _read_again(history.raw, later)
+    made = None if request is None else make_history(history.raw, request, later.dialect, None)
     if made is None:
         history.ends = history.counts = ()
     else:
@@ -121,7 +122,22 @@ def make_later(raw: bytes, request: Request, dialect: Dialect) -> History | None
     end = raw.rfind(dump_json(text[-SAMPLE:])[1:-1]) if text else -1
     if end < LEVELS[0]:
         return None
-    return History(raw, 0, (), (end,), (0,), 0, {}, frozenset(), later=Later(request, dialect))
+    lead = request.messages[: count_lead(request.messages)]
+    later = Later(replace(request, messages=()), lead, len(request.messages), dialect, memoryview(raw)[:end])
+    return History(raw, 0, (), (end,), (0,), 0, {}, frozenset(), later=later)
+
+
+def _read_again(raw: bytes, later: Later) -> Request | None:
+    """The whole request of a body that was read before."""
+    key = later.dialect.messages_key
+    text = (split_members(raw) or {}).get(key)
+    if text is None:
+        return None
+    turns = later.dialect.decode_request(WireRequest(body={key: load_turns(text, later.dialect)}), Notes()).messages
+    before = later.count - len(turns)  # instructions may have a key of their own
+    if not 0 <= before <= len(later.lead):
+        return None
+    return replace(later.request, messages=(*later.lead[:before], *turns))
 
 
 def count_values(raw: bytes, hit: Hit | None) -> int:
