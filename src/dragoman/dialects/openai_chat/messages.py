@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dragoman.dialects._fast_turns import fast_result
+from dragoman.dialects._fast_turns import fast_result, fast_text
 from dragoman.dialects._tools import FAILED, is_plain
 from dragoman.dialects.openai_chat.assistant import decode_assistant, decode_list, encode_assistant, finish_assistant
 from dragoman.dialects.openai_chat.calls import (
@@ -127,11 +127,18 @@ def encode_fast(message: Message, at: At, notes: Notes) -> JsonObject | None:  #
             function = {"name": part.name, "arguments": part.arguments}
             calls.append({"id": part.id, "type": "function", "function": function})
         return {"role": "assistant", "content": text, "tool_calls": calls}
+    if text is not None:
+        texts = [fast_text(part) for part in parts]
+        return None if None in texts else {"role": message.role, "content": [_listed(text) for text in texts]}
     if len(parts) == 1 and message.role == "user" and type(first) is ToolResult and first.name is None:
         text = fast_result(first, NAME)
         if text is not None:
             return {"role": "tool", "tool_call_id": first.call_id, "content": text}
     return None
+
+
+def _listed(text: str | None) -> JsonObject:
+    return {"type": "text", "text": text}
 
 
 def _encode_mixed(message: Message, at: At, notes: Notes) -> list[JsonObject]:

@@ -1,6 +1,8 @@
 """OpenAI Chat Completions: the request, both ways.
 https://platform.openai.com/docs/api-reference/chat/create (digest read 2026-11-15)"""
 
+from operator import attrgetter
+
 from msgspec.structs import replace
 
 from dragoman.dialects._fast_turns import encode_turns
@@ -243,8 +245,7 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
     encode_tools(body, request, notes)
     encode_tool_choice(body, request, notes)
     _encode_renamed(body, request, notes)
-    for field, key in _PLAIN:
-        value = getattr(request, field)
+    for key, value in zip(_PLAIN_KEYS, _read_plain(request), strict=True):
         if value is not None:
             body[key] = value
     write_tier(body, request.service_tier, request.extras, notes)
@@ -279,6 +280,10 @@ _PLAIN = (
     ("store", "store"),
     ("cache_key", "prompt_cache_key"),
 )
+
+
+_PLAIN_KEYS = tuple(key for _, key in _PLAIN)
+_read_plain = attrgetter(*[field for field, _ in _PLAIN])
 
 
 def _note_freeform(messages: tuple[Message, ...], unusual: list[tuple[Message, At]], notes: Notes) -> None:
