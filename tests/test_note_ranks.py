@@ -24,7 +24,7 @@ ASKED = {"model": "m", "max_tokens": 9, "messages": TURNS}
         ("altered", "temperature", "anthropic's goes up to 1", "changed"),
         ("altered", "parameters", "written in the target's schema language", "harmless"),
         ("invented", "max_output", "anthropic demands a limit: 4096", "changed"),
-        ("invented", "name", "the name of its call: weather", "harmless"),
+        ("invented", "name", "the name of its call", "harmless"),
         ("repaired", "parts", "the call a has no result", "changed"),
     ],
 )

@@ -253,9 +253,14 @@ class Notes:
         """The value was broken and is now legal."""
         self._add("repaired", at, why)
 
-    def repeat(self, note: Note) -> None:
-        """Adds a note again that an earlier request had. The same value is at the same canonical place again."""
-        self._add(note.kind, unspell(note.canonical), note.why)
+    def repeat(self, notes: Iterable[Note]) -> None:
+        """Adds notes again that an earlier request had. The same values are at the same canonical places again."""
+        if self._refuse:
+            for note in notes:
+                self._add(note.kind, unspell(note.canonical), note.why)
+            return
+        source, number = self._source, len(self._forms) - 1
+        self._all += [_Unread(note.kind, unspell(note.canonical), note.why, source, number) for note in notes]
 
     def is_about(self, field: str) -> bool:
         """Whether a note whose place was not looked up yet is about this field of the value."""

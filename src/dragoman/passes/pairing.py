@@ -312,7 +312,7 @@ def name_results(request: Request, profile: Profile, notes: Notes) -> Request:
             changed[i] = replace(message, parts=tuple(parts))
             at: At = (((((ROOT, "messages"), i), "parts"), j), "name")
             if part.name is None:
-                notes.invented(at, f"the name of its call: {name}")
+                notes.invented(at, "the name of its call")
             else:
                 notes.repaired(at, f"its call says {name}")
     if not changed:

@@ -67,8 +67,8 @@ def adapt_schemas(request: Request, profile: Profile, notes: Notes) -> tuple[Req
         return request, aliases
     if tools:
         known = _adapt_tools(tools, profile)
-        for note in known.notes:
-            notes.repeat(note)
+        if known.notes:
+            notes.repeat(known.notes)
         aliases.tools = known.aliases
         tools = known.tools or tools
     if output is not None and output.schema is not None:

@@ -80,9 +80,9 @@ REPLY: PlaceNames = {
 
 
 def locate_request(request: Request, place: Place) -> Place:
+    if len(place) > 1 and place[0] == "messages" and type(place[1]) is int:  # most notes are about a turn
+        return _in_turn(request, place[1], place[2:])
     match place:
-        case ("messages", int(i), *rest):
-            return _in_turn(request, i, tuple(rest))
         case ("reasoning", *_) if _says_effort_alone(request):
             return ("output_config", "effort")
         case ("output", *rest):
@@ -115,19 +115,20 @@ def _in_output(request: Request, rest: Place) -> Place:
     return (*base, *look_up({"": "*"}, rest, NAME))
 
 
+_ROLE: PlaceNames = {"role": "role"}
+
+
 def _in_turn(request: Request, i: int, rest: Place) -> Place:
     message = request.messages[i]
     lead = message.role == "system" and spelled(request.extras, NAME, "~system") is None
     first = request.messages[0].role == "system" and spelled(request.extras, NAME, "~system") is None
     base: Place = ("system",) if lead and i == 0 else ("messages", i - first)
     content: Place = base if base == ("system",) else (*base, "content")
-    match rest:
-        case ("parts", int(j), *more):
-            return (*content, *_in_list(message.parts, message.extras, j, tuple(more)))
-        case ("parts", *_):
-            return content
-        case _:
-            return base if base == ("system",) else (*base, *look_up({"role": "role"}, rest, NAME))
+    if not rest or rest[0] != "parts":
+        return base if base == ("system",) else (*base, *look_up(_ROLE, rest, NAME))
+    if len(rest) == 1 or type(rest[1]) is not int:
+        return content
+    return (*content, *_in_list(message.parts, message.extras, rest[1], rest[2:]))
 
 
 def _in_list(parts: Sequence[Part], extras: Extras, j: int, rest: Place) -> Place:
