@@ -184,6 +184,11 @@ _REQUESTS: dict[str, dict[str, Any]] = {
             {"role": "user", "content": "hi"},
             {"role": "assistant", "content": "a"},
             {"role": "assistant", "content": "b"},
+            {
+                "type": "message",
+                "role": "assistant",
+                "content": [{"type": "output_text", "text": "c", "annotations": []}],
+            },
             {"type": "function_call", "call_id": "c1", "name": "f", "arguments": '{"a":1}'},
             {"type": "function_call_output", "call_id": "c1", "output": "r"},
             {"role": "user", "content": [{"type": "input_text", "text": "hi"}, {"type": "input_text", "text": "b"}]},

@@ -46,6 +46,21 @@ SCHEMA_ALONE = {
     "messages": [{"role": "user", "content": "q"}],
     "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA, "strict": True}},
 }
+ID_AGAIN = {  # as some servers count the calls of each answer anew
+    "model": "m",
+    "messages": [
+        {"role": "user", "content": "go"},
+        *[
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+            },
+            {"role": "tool", "tool_call_id": "c1", "content": "r"},
+        ]
+        * 2,
+    ],
+}
 PATHS = {**DOORS, "gemini": "/v1beta/models/m:generateContent"}
 
 
@@ -94,7 +109,7 @@ def send_requests(name: str) -> Iterator[Try]:
     own = [read_request(name, body, PATHS[name]) for name in DIALECTS for body in marked(name)]
     own.append(read_request("openai_chat", several))
     own.append(read_request("gemini", near_misses.dump(ODD_PLACE), PATHS["gemini"]))
-    own.append(read_request("openai_chat", near_misses.dump(SCHEMA_ALONE)))
+    own += [read_request("openai_chat", near_misses.dump(body)) for body in (SCHEMA_ALONE, ID_AGAIN)]
     for i, server in enumerate(SERVERS):
         yield from (partial(send_request, one, server) for one in (*asked[i % 3 :: 3], *own))
 

@@ -215,7 +215,9 @@ def _map_ids(
 ) -> tuple[dict[tuple[int, int], str], dict[str, str], frozenset[str]]:
     """Place of a call or result -> its new id; new id -> the client's; the client's ids."""
     fine = frozenset(ids)
-    if rule is None or (len(fine) == len(ids) and _are_legal(ids, rule)):  # fast path: fine ids
+    if rule is None:
+        return {}, {}, fine
+    if len(fine) == len(ids) and _are_legal(ids, rule):  # fast path: fine ids
         return {}, {}, fine
     legal = _compiled(rule).fullmatch
     changes: dict[tuple[int, int], str] = {}

@@ -32,6 +32,7 @@ def decode_items(items: list[object]) -> tuple[Message, ...]:
 
 
 STRING: Extras = {NAME: {"~content": "string"}}  # an assistant's text that came without a list around it
+NEW: Extras = {NAME: {"~item": "new"}}  # a text that is not part of the message before it
 NEW_STRING: Extras = {NAME: {"~item": "new", "~content": "string"}}  # and that is not part of the message before it
 
 
@@ -59,6 +60,8 @@ class _Turns:
         count = len(item)
         if kind is None and count == 2:
             return self._add_words(item.get("role"), item.get("content"))
+        if kind == "message" and count == 3 and item.get("role") == "assistant":
+            return self._add_answer(item.get("content"))
         if kind == "function_call" and count == 4:
             call_id, name, arguments = item.get("call_id"), item.get("name"), item.get("arguments")
             if type(call_id) is str and type(name) is str and type(arguments) is str:
@@ -80,6 +83,17 @@ class _Turns:
         else:
             self._close()
             self.messages.append(Message(role=ROLES[role], parts=(Text(text=content),)))
+        return True
+
+    def _add_answer(self, content: object) -> bool:  # fast path: responses item
+        if type(content) is not list or len(content) != 1 or type(content[0]) is not dict or len(content[0]) != 3:
+            return False
+        block = content[0]
+        text = block.get("text")
+        if block.get("type") != "output_text" or type(text) is not str or block.get("annotations") != []:
+            return False
+        new = isinstance(self._last("assistant"), Text | Refusal)
+        self._extend("assistant", (Text(text=text, extras=NEW) if new else Text(text=text),))
         return True
 
     def _add_message(self, item: JsonObject) -> None:
