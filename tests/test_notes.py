@@ -76,7 +76,7 @@ def test_a_note_that_is_known_from_before_is_about_the_present_form() -> None:
     notes.begin("request", locate, Value((a, b)))
     notes.stage(Value((b,)))
     for note in known:
-        notes.repeat(note)
+        notes.repeat([note])
     assert [note.canonical for note in notes] == ["/tools/1/strict"]
 
 
