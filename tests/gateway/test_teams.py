@@ -23,6 +23,7 @@ from dragoman.accounts.money import find_period
 from dragoman.accounts.prices import Cost, read_price
 from dragoman.agent.steps import Limits
 from dragoman.errors import ConfigError, UpstreamError
+from dragoman.gateway.access import webhook
 from dragoman.gateway.access.charge import KeyLimits
 from dragoman.gateway.config.load import read_settings
 from dragoman.gateway.config.mcp import McpSettings
@@ -606,6 +607,22 @@ def test_the_webhook_hears_of_a_soft_limit_once(office: Open, store: SqliteKeySt
     told = [json.loads(seen.body) for seen in hook.seen]
     assert [(one["event"], one["limit"]) for one in told] == [("budget_soft_limit", "1")]
     assert told[0]["account"] == f"key:{key.split('-')[1]}"
+    assert (told[0]["name"], told[0]["currency"], told[0]["period"]) == ("ada", "USD", "day")
+    assert told[0]["text"].startswith("the key ada has spent 0.015 of 1 USD/day, until ")
+
+
+def test_the_webhook_is_told_again_after_an_error(
+    office: Open, store: SqliteKeyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook, "PAUSES_S", (0.0,))
+    store.set_team("two words", GrantChange(budget="0.01 USD/total"))
+    key = store.new("ada", team="two words")
+    with faultline(say(503, b""), say(204, b"")) as hook, office(budgets=BudgetSettings(webhook=hook.url)) as here:
+        chat(here.url, key)
+        wait_until(lambda: len(hook.seen) == 2, "the message, once more")
+    first, second = (json.loads(seen.body) for seen in hook.seen)
+    assert first == second
+    assert (first["event"], first["name"], first["resets"]) == ("budget_spent", "two words", None)
 
 
 # ---------------------------------------------------------------- the file and the commands

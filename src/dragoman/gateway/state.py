@@ -6,7 +6,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,11 +14,13 @@ from msgspec.structs import replace
 
 from dragoman.accounts import journal
 from dragoman.accounts.bookkeeper import Bookkeeper
+from dragoman.accounts.budgets import Passed
 from dragoman.accounts.grants import Holder
 from dragoman.accounts.prices import ModelPrice, PriceTable
 from dragoman.gateway.access.auth import Access
-from dragoman.gateway.access.charge import KeyLimits, tell_webhook
+from dragoman.gateway.access.charge import KeyLimits
 from dragoman.gateway.access.sessions import Sessions
+from dragoman.gateway.access.webhook import tell_webhook
 from dragoman.gateway.config.settings import Settings
 from dragoman.gateway.process.peers import Peers
 from dragoman.gateway.stores.engines import open_budgets, open_kept, open_ledger, open_remote_budgets
@@ -272,9 +274,13 @@ class Gateway:
             standby=settings.on_state_loss != "refuse",
             keep_days=rules.ledger.keep_days,
             lease_s=rules.budgets.lease_s,
-            tell=lambda passed: tell_webhook(self.now.settings.teams.budgets.webhook, passed),
+            tell=self._tell_webhook,
             wall=self.wall,
         )
+
+    def _tell_webhook(self, passed: Sequence[Passed]) -> None:
+        now = self.now
+        tell_webhook(now.settings.teams.budgets.webhook, passed, now.access.keys.find_account)
 
     def replace(self, settings: Settings, access: Access) -> None:
         """Takes a new configuration. Upstreams that did not change keep their limits, keys and breakers."""

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import re
-import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import attrgetter
@@ -12,15 +11,14 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.accounts.budgets import Line, Passed, Refused, Spent, find_reset, make_lines
+from dragoman.accounts.budgets import Line, Refused, Spent, find_reset, make_lines
 from dragoman.accounts.grants import Account, Holder
 from dragoman.accounts.ledger import AttemptRow, LedgerRow
-from dragoman.accounts.money import write_amount, write_time
+from dragoman.accounts.money import write_time
 from dragoman.accounts.prices import Cost, ModelPrice, count_cost, is_free
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
 from dragoman.jsontypes import Json, dump_json
-from dragoman.log_line import LogLine
 from dragoman.model.messages import Image
 from dragoman.model.reply import Usage
 from dragoman.model.request import Request
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 CHARS_PER_TOKEN = 4
-WEBHOOK_S = 10.0
 MOST_OUTPUT = 10**9  # a client's larger number is lowered to this, so that every store can hold it
 USUAL_OUTPUT = 4096  # tokens to reserve at most: answers are mostly far shorter than the client's limit
 COUNTERS = [name for name in Usage.__struct_fields__ if name != "extras"]
@@ -533,35 +530,3 @@ def read_program(agent: str) -> str:
 def _read_program(agent: str) -> str:
     match = _PROGRAM.match(agent)
     return match[0] if match else ""
-
-
-def tell_webhook(url: str, passed: Sequence[Passed]) -> None:
-    """Runs in the bookkeeper's thread. Each message is sent once, and no request waits for the webhook."""
-    for one in passed:
-        body = say_passed(one)
-        log.warning(LogLine(str(body["event"]), {name: value for name, value in body.items() if name != "event"}))
-        if url:
-            threading.Thread(target=_post, args=(url, dump_json(body)), daemon=True).start()
-
-
-def _post(url: str, body: bytes) -> None:
-    import urllib.request  # few gateways have a webhook
-
-    headers = {"content-type": "application/json", "user-agent": "dragoman"}
-    request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310  # checked http
-    try:
-        urllib.request.urlopen(request, timeout=WEBHOOK_S).close()  # noqa: S310  # checked http
-    except (OSError, ValueError) as error:
-        log.warning(LogLine("webhook_failed", {"why": type(error).__name__}))
-
-
-def say_passed(passed: Passed) -> dict[str, object]:
-    line = passed.line
-    return {
-        "event": "budget_spent" if passed.percent >= 100 else "budget_soft_limit",
-        "account": line.account,
-        "percent": passed.percent,
-        "spent": write_amount(passed.micros),
-        "limit": write_amount(line.limit),
-        "period_began": write_time(line.period),
-    }

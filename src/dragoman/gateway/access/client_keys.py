@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from mmap import mmap
 
-from dragoman.accounts.grants import NO_GRANT, FileKey, Grant, Holder, make_holder
+from dragoman.accounts.grants import NO_GRANT, Account, FileKey, Grant, Holder, make_holder
 from dragoman.accounts.money import write_time
 from dragoman.errors import ConfigError
 from dragoman.gateway.http import HeadFacts
@@ -194,6 +194,15 @@ class ClientKeys:
             found = make_holder(row.id, row.name, row.grant, team=row.team, team_grant=team, admin=row.admin)
             self._holders[row.id] = found
         return found
+
+    def find_account(self, name: str) -> Account | None:
+        """A key (`key:ID`) or a team (`team:NAME`) with its budget; None if there is none."""
+        kind, _, own = name.partition(":")
+        if kind == "team":
+            return make_holder("", "", NO_GRANT, team=own, team_grant=self.find_team(own)).accounts[1]
+        row = self._rows.get(own)
+        holders = [self._holder(row)] if row is not None else [holder for holder, _ in self._owners.values()]
+        return next((account for holder in holders for account in holder.accounts if account.name == name), None)
 
     def find_team(self, name: str) -> Grant:
         return self._file_teams.get(name) or self._table.teams.get(name, NO_GRANT)
