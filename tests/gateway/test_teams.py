@@ -572,8 +572,11 @@ def test_an_answer_from_where_the_price_is_unknown_is_paid_at_the_price_that_was
             assert spent.micros == 15_000
 
 
-def test_each_turn_of_a_loop_needs_money(tmp_path: Path, store: SqliteKeyStore) -> None:
+def test_each_turn_of_a_loop_needs_money(
+    tmp_path: Path, store: SqliteKeyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only the first turn was reserved: a loop of a hundred turns could be paid by the last cent of a budget."""
+    monkeypatch.setattr(bookkeeper, "STANDBY_S", 1e9)  # on a busy machine the gateway would reserve its own part, too
     key = store.new("ada", grant=Grant(budget="9 USD/day"))
     call = {"id": "c", "type": "function", "function": {"name": "fine.work", "arguments": "{}"}}
     delta = {"index": 0, "delta": {"role": "assistant", "tool_calls": [{"index": 0, **call}]}, "finish_reason": None}
@@ -595,6 +598,22 @@ def test_each_turn_of_a_loop_needs_money(tmp_path: Path, store: SqliteKeyStore) 
             spent = SqliteBudgets(tmp_path / "budgets.db")
             wait_until(lambda: spent.read([line_])[0].micros == row.cost, "the budget to be settled")
             assert spent.read([line_])[0].reserved == 0
+
+
+def test_a_budget_that_cannot_be_checked_is_a_503_and_the_log_says_why(
+    office: Open, store: SqliteKeyStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object, **more: object) -> Any:
+        raise OSError("/var/state/budgets.db: database is locked")
+
+    key = store.new("ada", grant=Grant(budget="1 USD/day"))
+    monkeypatch.setattr(SqliteBudgets, "reserve", fail)
+    with office() as here:
+        refused = chat(here.url, key)
+    assert (refused.status, refused.headers["retry-after"]) == (503, "2")
+    assert "try again" in refused.text
+    assert "budgets.db" not in refused.text
+    assert "database is locked" in caplog.text
 
 
 def test_the_webhook_hears_of_a_soft_limit_once(office: Open, store: SqliteKeyStore) -> None:
@@ -727,6 +746,19 @@ def test_the_commands_make_change_and_show_keys(
     capsys.readouterr()
     assert cli.main(["keys", "revoke", "ada"]) == 1
     assert "2 keys have the name ada: give an id of" in capsys.readouterr().err
+
+
+def test_check_names_a_key_whose_team_is_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_HOME", str(tmp_path))
+    monkeypatch.setenv("ADA_KEY", "0123456789abcdef")
+    SqliteKeyStore(tmp_path / "keys.db").set_team("stored", GrantChange(rpm=5))
+    file = tmp_path / "dragoman.toml"
+    for team, doubt in (("web", False), ("stored", False), ("wbe", True)):
+        file.write_text(FILE.replace('team = "web"', f'team = "{team}"'))
+        assert cli.main(["check", str(file)]) == 0
+        assert ("key.ada: there is no team wbe" in capsys.readouterr().out) is doubt
 
 
 def test_an_older_store_gets_todays_tables(tmp_path: Path) -> None:

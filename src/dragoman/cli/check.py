@@ -12,6 +12,7 @@ from dragoman.cli.style import paint
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
+    from dragoman.gateway.access.client_keys import ClientKeys
     from dragoman.gateway.config.settings import Settings
     from dragoman.upstream.profiles import Rows
     from dragoman.upstream.spec import Upstream
@@ -62,7 +63,17 @@ def run(args: argparse.Namespace) -> int:
     for place, away in engines:
         print(f"  {place}: {paint(away, 'red', sys.stdout) if away else 'answers'}")
     print_routes(settings)
+    print_lost_teams(settings, access.keys)
     return 1 if any(away for _, away in engines) else 0
+
+
+def print_lost_teams(settings: "Settings", keys: "ClientKeys") -> None:
+    """Keys of the file whose team is neither in the file nor in the store: nothing of a team limits them."""
+    known = {*settings.teams.teams, *keys.table.teams}
+    for key in settings.teams.keys:
+        if key.team and key.team not in known:
+            doubt = f"key.{key.name}: there is no team {key.team}, so it limits nothing: add [team.{key.team}]"
+            print(f"  {paint(doubt, 'yellow', sys.stdout)}")
 
 
 def print_routes(settings: "Settings") -> None:
@@ -81,7 +92,8 @@ def print_routes(settings: "Settings") -> None:
 
 def describe(upstream: "Upstream") -> Iterator[str]:
     """A short description of an upstream."""
-    yield upstream.kind if upstream.kind == upstream.name else f"a {upstream.kind} server"
+    article = "an" if upstream.kind[:1] in ("a", "e", "i", "o", "u") else "a"
+    yield upstream.kind if upstream.kind == upstream.name else f"{article} {upstream.kind} server"
     if upstream.base_url:
         from dragoman.upstream.keys import show_url
 

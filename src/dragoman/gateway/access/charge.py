@@ -19,6 +19,7 @@ from dragoman.accounts.prices import Cost, ModelPrice, count_cost, is_free
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
 from dragoman.jsontypes import Json, dump_json
+from dragoman.log_line import LogLine
 from dragoman.model.messages import Image
 from dragoman.model.reply import Usage
 from dragoman.model.request import Request
@@ -263,7 +264,7 @@ async def reserve(
     try:
         found = await books.reserve(scope.http.unique_id, lines, micros, cap=cap)
     except OSError as error:
-        raise UpstreamError(_no_books(type(error).__name__)) from error
+        raise UpstreamError(_no_books(str(error))) from error
     if isinstance(found, Refused):
         charge.lines = ()
         raise UpstreamError(_spent(found.spent, holder.budgeted, now))
@@ -294,7 +295,7 @@ async def reserve_turn(scope: "Scope", tokens: int, output: int | None) -> None:
     try:
         found = await charge.books.reserve(name, charge.lines, micros, cap=cap)
     except OSError as error:
-        raise UpstreamError(_no_books(type(error).__name__)) from error
+        raise UpstreamError(_no_books(str(error))) from error
     if isinstance(found, Refused):
         raise UpstreamError(_spent(found.spent, holder.budgeted, scope.gateway.wall()))
 
@@ -349,7 +350,9 @@ def _no_price(model: str, target: Target, holder: Holder, price: ModelPrice | No
 
 
 def _no_books(why: str) -> Failure:
-    words = f"the budget of this key cannot be checked now: {why}"
+    """The reason is for the log: it may name files and servers of ours."""
+    log.warning(LogLine("budget_not_checked", {"why": why}))
+    words = "the budget of this key cannot be checked now: the store of budgets does not answer; try again"
     return Failure(kind="overloaded", status=503, code="budget_unavailable", message=words, retry_after_s=2.0)
 
 
