@@ -8,12 +8,14 @@ import asyncio
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import asdict
 
 from dragoman.accounts.grants import FileKey, Grant
+from dragoman.accounts.prices import ModelPrice, read_price
 from dragoman.gateway import client_connection, plain_way
 from dragoman.gateway.access.auth import Access
 from dragoman.gateway.access.client_keys import ClientKeys
@@ -160,8 +162,11 @@ class Street:
         self.silent: list[Wire] = []  # providers that say nothing
         up = upstream("up", "openai_chat", "http://127.0.0.1:9", kind="vllm", rpm=1000, tpm=100_000)
         far = upstream("far", "anthropic", "http://127.0.0.1:8")
-        grant = Grant(rpm=100, tpm=100_000, at_once=3)
-        teams = TeamSettings(keys=(FileKey(name="ada", secret=SECRET, grant=grant),)) if keys else TeamSettings()
+        budget = "1000 USD/month" if "store_path" in settings else None
+        grant = Grant(rpm=100, tpm=100_000, at_once=3, budget=budget)
+        prices: dict[str, ModelPrice | None] = {"*": read_price({"input": 1, "output": 1})}
+        key = FileKey(name="ada", secret=SECRET, grant=grant)
+        teams = TeamSettings(keys=(key,), prices=prices if budget else {}) if keys else TeamSettings()
         config = Settings(upstreams=(up, far), aliases={"other": ("up/up-model",)}, teams=teams, **settings)
         self.gateway = Gateway(config, Access(ClientKeys(None, config.all_keys)), log=Log(verbose=True))
         self.rows: list[Any] = []
@@ -241,8 +246,26 @@ class Street:
             "tokens": admission.tpm and admission.tpm.used(self.gateway.clock()),
             "pools": pools,
             "tasks": len(self.open.tasks),
+            "books": self.show_books(),
             "xray": [hide_times(row.written()) for row in self.gateway.xray.rows()],
         }
+
+    def show_books(self) -> object:
+        """The ledger, and what is spent and reserved of the budget, after the last row is settled."""
+        books = self.gateway.books
+        if books is None:
+            return None
+        books._settle()
+        books._write()
+        ledger, standby = books._ledger, books._standby
+        assert ledger is not None
+        assert standby is not None
+        rows = ledger.page(0.0, 1e12, {}, "", 100).rows
+        parts = [(part.left, part.users) for part in standby._parts.values()]
+        lines = [line for line, _ in standby._wanted.values()]
+        spent = [(one.micros, one.reserved) for one in books._settling.read(lines)]
+        untimed = {"id": "", "key_id": "", "at": 0, "total_ms": 0, "first_ms": 0}
+        return [{**asdict(row), **untimed} for row in rows], parts, spent
 
 
 def hide_ids(data: bytes) -> bytes:
@@ -270,13 +293,18 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(send, "asyncio", Asyncio)
 
 
+def find_store(settings: dict[str, Any], *, plain: bool) -> dict[str, Any]:
+    """Each of the two gateways has a folder of its own."""
+    return {"store_path": settings["store_path"] / f"{plain}" / "store.db"} if "store_path" in settings else {}
+
+
 def play_both(monkeypatch: pytest.MonkeyPatch, play: Callable[[Street], Any], **settings: Any) -> tuple[Street, Street]:
     """The same with and without a plain way; both must look alike."""
     found = []
     for plain in (True, False):
 
         async def main(plain: bool = plain) -> Street:
-            street = Street(plain=plain, **settings)
+            street = Street(plain=plain, **(settings | find_store(settings, plain=plain)))
             begin = plain_way.begin
 
             def count(*args: Any) -> Any:
@@ -288,6 +316,8 @@ def play_both(monkeypatch: pytest.MonkeyPatch, play: Callable[[Street], Any], **
                 patch.setattr(client_connection, "begin", count)
                 patch.setattr(Transport, "_dial", lambda self, *args: street.dial(*args))
                 await street.warm_up()
+                if street.gateway.books is not None:
+                    street.gateway.books._renew_standby()  # as two seconds later
                 await play(street)
                 await street.settle()
                 shown = street.show()
@@ -301,20 +331,31 @@ def play_both(monkeypatch: pytest.MonkeyPatch, play: Callable[[Street], Any], **
     return fast, slow
 
 
-KINDS: dict[str, dict[str, Any]] = {"without keys": {}, "with keys": {"keys": True}, "for X-ray": {"xray_keep": 9}}
+KINDS: dict[str, dict[str, Any]] = {
+    "without keys": {},
+    "with keys": {"keys": True},
+    "with a budget": {"keys": True, "store_path": None},
+    "for X-ray": {"xray_keep": 9},
+}
+
+
+def settings_of(kind: str, folder: Path) -> dict[str, Any]:
+    return {name: folder if name == "store_path" else value for name, value in KINDS[kind].items()}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ANSWERS)
-def test_an_answer_reaches_its_client_as_with_a_task(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_reaches_its_client_as_with_a_task(
+    name: str, kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     async def play(street: Street) -> None:
         street.answers = [[whole(REPLY)], ANSWERS[name], [whole(REPLY)]]
         for _ in range(3):
             street.ask(REQUESTS["plain"][0])
             await street.said.wait()
 
-    fast, _ = play_both(monkeypatch, play, **KINDS[kind])
-    assert fast.ways >= 2
+    fast, _ = play_both(monkeypatch, play, **settings_of(kind, tmp_path))
+    assert fast.ways >= (1 if kind == "with a budget" else 2)  # nothing is in hand at first
     assert len(fast.gateway.xray.rows()) == (5 if kind == "for X-ray" else 0)
 
 

@@ -82,13 +82,10 @@ class Bookkeeper:
 
         A request that has just ended holds its part of a budget until it is settled, here or in another process. So a
         refusal waits for a moment: a client that sends one request after the other is not refused for its last one."""
-        now = self._wall()
-        self._start()
-        standby = self._standby
-        if standby is not None:
-            standby.want(lines, now)
-            if (in_hand := standby.use(request, lines, estimate, now)) is not None:
-                return in_hand
+        in_hand = self.reserve_in_hand(request, lines, estimate)
+        if in_hand is not None:
+            return in_hand
+        now, standby = self._wall(), self._standby
         self._reserved.add(request)
         try:
             found = await self._ask(request, lines, estimate, now, cap=cap)
@@ -107,6 +104,16 @@ class Bookkeeper:
             if standby is not None:
                 standby.note_refusal(found.spent)
         return found
+
+    def reserve_in_hand(self, request: str, lines: Sequence[Line], estimate: int) -> list[Spent] | None:
+        """Reserves from what this process has in hand. None: it does not fit, and nothing was taken."""
+        self._start()
+        standby = self._standby
+        if standby is None:
+            return None
+        now = self._wall()
+        standby.want(lines, now)
+        return standby.use(request, lines, estimate, now)
 
     async def _ask(
         self, request: str, lines: Sequence[Line], estimate: int, now: float, *, cap: bool

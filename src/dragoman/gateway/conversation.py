@@ -398,11 +398,11 @@ def respond_whole(scope: Scope, body: bytes) -> HttpResponse:
     scope.status = 200
     headers = reply_headers(scope)
     headers["content-type"] = JSON_TYPE
-    if cost := scope.cost_text:
-        headers["x-dragoman-cost"] = cost
     if scope.keep:
         scope.keep_sent(body)
     scope.record()
+    if cost := scope.cost_text:
+        headers["x-dragoman-cost"] = cost
     return HttpResponse(200, body, headers=headers, close=scope.finish)
 
 

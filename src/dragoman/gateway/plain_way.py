@@ -12,7 +12,7 @@ from typing import Protocol
 from dragoman.dialects._base import Dialect
 from dragoman.dialects._seals import without_side
 from dragoman.exchange import HOP, put_model
-from dragoman.gateway.access.charge import bound_output, charge_at_once
+from dragoman.gateway.access.charge import bound_output, charge_at_once, uncharge
 from dragoman.gateway.client_exchange import ClientExchange
 from dragoman.gateway.conversation import answer_with, decode, own_headers, respond_whole
 from dragoman.gateway.error_responses import refuse
@@ -131,8 +131,8 @@ def begin(gateway: Gateway, answerer: Answerer, exchange: ClientExchange, new_id
     scope.size, scope.model = len(body), request.model
     if scope.keep:
         scope.raw, scope.request = body, request
-    tokens = len(body) // CHARS_PER_TOKEN + (bound_output(request.max_output) or 0)
-    if not charge_at_once(scope, tokens):
+    tokens, output = len(body) // CHARS_PER_TOKEN, bound_output(request.max_output)
+    if not charge_at_once(scope, tokens, output):
         return None
     way = PlainWay(answerer, exchange, head, scope, body)
     deadline = scope.started + head.now.settings.deadline_s
@@ -146,14 +146,13 @@ def begin(gateway: Gateway, answerer: Answerer, exchange: ClientExchange, new_id
         without_side(put_model(body, target.model, request.model)),
         request=body,
         client=http.key_id or http.client,
-        tokens=tokens,
+        tokens=tokens + (output or 0),
         deadline=deadline,
         clock=gateway.clock,
         hear=way.hear,
     )
     if call is None:
-        if scope.charge is not None:
-            gateway.key_limits.leave(scope.charge.places, sent=False)
+        uncharge(scope)
         return None
     http.scope = scope
     way.wait(call, deadline - gateway.clock())

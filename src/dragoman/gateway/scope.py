@@ -205,6 +205,8 @@ class Scope:
         charge.recorded = True
         usage, estimated = find_usage(self)
         charge.usage = usage
+        if self._cost is None:
+            self._cost = (find_cost(self, usage),)
         charge.books.record(make_row(self, charge, usage, self.cost, estimated=estimated))
 
     def keep_sent(self, data: bytes) -> None:

@@ -210,26 +210,38 @@ async def begin_charge(scope: "Scope", tokens: int, output: int | None, choices:
         await reserve(scope, charge, holder, books, tokens, output, choices)
 
 
-def charge_at_once(scope: "Scope", tokens: int) -> bool:
-    """The same without waiting. `tokens`: with those of the answer. False: it is refused or has to wait, and nothing
-    was taken."""
+def charge_at_once(scope: "Scope", tokens: int, output: int | None) -> bool:
+    """The same without waiting. `output`: as `bound_output` has it. False: the request is refused or has to wait, and
+    nothing was taken."""
     holder, gateway = scope.http.holder, scope.gateway
     books = gateway.find_books(holder)
     if holder is None:
         if books is not None:
             scope.charge = Charge(books=books)
         return True
-    if holder.budgeted or holder.keeps_bodies or gateway.limits.kept == "valkey":
+    if holder.keeps_bodies or gateway.limits.kept == "valkey" or not may_use(scope.now, holder, scope.model):
         return False
-    if not may_use(scope.now, holder, scope.model):
-        return False
-    charge = scope.charge = Charge(holder=holder, books=books)
+    charge = Charge(holder=holder, books=books)
+    given = tokens + (output or 0)
     if holder.limited:
-        places = gateway.key_limits.enter_at_once(holder, tokens)
+        places = gateway.key_limits.enter_at_once(holder, given)
         if places is None:
             return False
         charge.places = places
+    if holder.budgeted and not reserve_at_once(scope, charge, holder, tokens, output):
+        gateway.key_limits.leave(charge.places, sent=False)
+        return False
+    scope.charge = charge
     return True
+
+
+def uncharge(scope: "Scope") -> None:
+    """Gives back what `charge_at_once` took: the request is charged again, under another id."""
+    charge = scope.charge
+    if charge is not None:
+        scope.gateway.key_limits.leave(charge.places, sent=False)
+        if charge.books is not None and charge.lines:
+            charge.books.give_back(scope.http.unique_id, charge.lines)
 
 
 def bound_output(limit: int | None) -> int | None:
@@ -247,19 +259,12 @@ async def reserve(
     output: int | None,
     choices: int,
 ) -> None:
-    rules, now = scope.now.settings.teams.budgets, scope.gateway.wall()
-    price = scope.now.price_of(scope.model)
-    if price is None or holder.currency != price.currency:
-        targets = [target for _, target in scope.now.targets(scope.model, lambda: 0.0)]
-        if targets and rules.unknown_price == "refuse":  # an unknown model is "not found": that error comes later
-            raise UpstreamError(_no_price(scope.model, targets[0], holder, price))
-        return
-    cap = rules.policy == "cap"
-    micros = estimate_cost(price, tokens, output, choices, cap=cap)
+    micros = _find_amount(scope, holder, tokens, output, choices)
     if micros is None:
         return
     if books is None:
         raise UpstreamError(_no_books("the state folder cannot be used"))
+    now, cap = scope.gateway.wall(), scope.now.settings.teams.budgets.policy == "cap"
     lines = charge.lines = make_lines(holder.budgeted, now)  # from here on the row of this request settles it
     try:
         found = await books.reserve(scope.http.unique_id, lines, micros, cap=cap)
@@ -269,6 +274,36 @@ async def reserve(
         charge.lines = ()
         raise UpstreamError(_spent(found.spent, holder.budgeted, now))
     charge.warning = _warn(found, holder.budgeted, now)
+
+
+def reserve_at_once(scope: "Scope", charge: Charge, holder: Holder, tokens: int, output: int | None) -> bool:
+    """The same from what this process has in hand. False: it does not fit, or is refused, and nothing was taken."""
+    try:
+        micros = _find_amount(scope, holder, tokens, output, 1)
+    except UpstreamError:
+        return False
+    if micros is None:
+        return True
+    if charge.books is None:
+        return False
+    now = scope.gateway.wall()
+    lines = make_lines(holder.budgeted, now)
+    found = charge.books.reserve_in_hand(scope.http.unique_id, lines, micros)
+    if found is None:
+        return False
+    charge.lines, charge.warning = lines, _warn(found, holder.budgeted, now)
+    return True
+
+
+def _find_amount(scope: "Scope", holder: Holder, tokens: int, output: int | None, choices: int) -> int | None:
+    """What a request reserves, in micro-units; None if it has nothing to pay, or its price is not known."""
+    rules, price = scope.now.settings.teams.budgets, scope.now.price_of(scope.model)
+    if price is not None and holder.currency == price.currency:
+        return estimate_cost(price, tokens, output, choices, cap=rules.policy == "cap")
+    targets = [target for _, target in scope.now.targets(scope.model, lambda: 0.0)]
+    if targets and rules.unknown_price == "refuse":  # an unknown model is "not found": that error comes later
+        raise UpstreamError(_no_price(scope.model, targets[0], holder, price))
+    return None
 
 
 def estimate_cost(price: ModelPrice, tokens: int, output: int | None, choices: int, *, cap: bool) -> int | None:
@@ -410,7 +445,7 @@ def find_usage(scope: "Scope") -> tuple[Usage | None, bool]:
         return (Usage(input=count_sent(scope), output=0), True) if find_running(scope) is not None else (None, False)
     reported = scope.usage or answer.usage
     usage = None if reported is None else believe(reported, len(scope.attempts))
-    if scope.client_request is None:  # not a conversation
+    if scope.client_request is None and not answer.plain:  # not a conversation
         if usage is reported:
             return usage, False
         return Usage(input=count_sent(scope), output=0), True
