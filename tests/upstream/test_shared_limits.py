@@ -9,11 +9,12 @@ import time
 from collections import deque
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.upstream.admission import MARGIN_S, SPAN_S, Admission, Ticket
-from dragoman.upstream.shared_limits import BUCKET_S, PLACES, SharedLimits, SharedMemory
+from dragoman.upstream.shared_limits import BUCKET_S, PLACES, SharedLimit, SharedLimits, SharedMemory
 from tests.cli.test_serve import serving
 from tests.gateway.house import faultline
 from tests.gateway.test_faults import GOOD
@@ -115,6 +116,18 @@ def test_processes_at_once_stay_below_a_limit_smaller_than_their_number() -> Non
     assert sum(results.get() for _ in children) == 3
     for child in children:
         child.join(NEVER_S)
+
+
+def test_without_a_limit_no_worker_waits_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = SharedMemory(2)
+    one, two = (Admission(keeper=SharedLimits(memory, number).of("x")) for number in range(2))
+    ticket = Ticket("me", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(SharedLimit, "__enter__", lambda self: pytest.fail("a lock"))
+        assert one.enter_now(ticket, 1.0)
+        assert two.running_anywhere == 1
+        one.leave(ticket, sent=True, tokens=5)
+    assert two.running_anywhere == 0
 
 
 def test_a_killed_process_leaves_no_lock_behind() -> None:

@@ -314,7 +314,8 @@ class Admission:
         self.at_once = at_once
         self.running = 0  # running requests that entered here
         self._keeper = keeper or OwnLimits()
-        self._alone = type(self._keeper) is OwnLimits  # then no other process decides at the same time
+        # Without a limit there is nothing to decide, and alone no other process decides at the same time.
+        self._needs_lock = type(self._keeper) is not OwnLimits and (at_once, rpm, tpm) != (None, None, None)
         self.rpm = None if rpm is None else self._keeper.window("rpm", rpm)
         self.tpm = None if tpm is None else self._keeper.window("tpm", tpm)
         self.queue: FairQueue[Ticket] = FairQueue(queue)
@@ -328,7 +329,7 @@ class Admission:
         """Enters if no request waits and every limit has room."""
         if self.queue.size:
             return False
-        if self._alone:
+        if not self._needs_lock:
             return self._enter(ticket, now)
         with self._keeper:
             return self._enter(ticket, now)
@@ -379,7 +380,7 @@ class Admission:
 
     def _try_enter(self, ticket: Ticket, now: float) -> float:
         """0 if the request has entered, else how long to wait before the next try."""
-        if self._alone:
+        if not self._needs_lock:
             return 0.0 if self._enter(ticket, now) else self._wait_s(ticket, now)
         with self._keeper:
             return 0.0 if self._enter(ticket, now) else self._wait_s(ticket, now)
