@@ -100,6 +100,13 @@ def test_doctor_tells_variables_of_the_network_that_do_not_work(
     assert "note   HTTPS_PROXY: is not used: dragoman speaks only to http:// proxies\n" in out
 
 
+def test_doctor_names_an_address_of_the_environment_where_nothing_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It only said: "start Ollama", to a person whose Ollama runs on another machine."""
+    monkeypatch.setenv("OLLAMA_HOST", "http://127.0.0.1:9")
+    _, out, _ = run("doctor", "--offline")
+    assert "note   OLLAMA_HOST: nothing answers at http://127.0.0.1:9\n       start that server, or unset it" in out
+
+
 def test_doctor_is_content_without_providers(run: Run) -> None:
     code, out, _ = run("doctor", "--offline")
     assert "only the demo model is served" in out

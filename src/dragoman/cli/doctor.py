@@ -65,7 +65,19 @@ def look(args: argparse.Namespace) -> Iterator[Finding]:
         return
     yield look_at_port(settings)
     yield from look_at_network(settings)
+    yield from look_at_addresses(settings)
     yield from asyncio.run(look_at_providers(settings, offline=args.offline))
+
+
+def look_at_addresses(settings: "Settings") -> Iterator[Finding]:
+    """A variable such as OLLAMA_HOST that names an address where nothing was found."""
+    from dragoman.upstream.discovery import LOCAL, local_url
+
+    found = {upstream.kind for upstream in settings.upstreams}
+    for name in LOCAL:
+        url = local_url(name, os.environ)
+        if url != local_url(name, {}) and name not in found and not settings.source:
+            yield Finding("note", f"{name.upper()}_HOST", f"nothing answers at {url}", "start that server, or unset it")
 
 
 def load(config: str | None) -> "Settings":
