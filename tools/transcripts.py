@@ -609,10 +609,10 @@ def main() -> None:
             text = "\n\n".join([f"## {SCENES[name].__doc__}", *screen.lines])
             parts.append(text.replace(folder, "~"))
             print(parts[-1], flush=True)
+    if failed:  # the page keeps its old parts
+        raise SystemExit("\n".join(failed))
     if args.write:
         PAGE.write_text("\n\n".join(parts) + "\n", "utf-8")
-    if failed:
-        raise SystemExit("\n".join(failed))
 
 
 if __name__ == "__main__":

@@ -227,7 +227,7 @@ class App:
             return response
         near = self.table.find_near(http.path)
         words = f"there is nothing at {http.path[:200]}; " + (
-            f"did you mean {near}?" if near else "/ lists the addresses"
+            f"did you mean {near}?" if near else "/ in a browser lists the addresses"
         )
         raise UpstreamError(Failure(kind="not_found", status=404, code="unknown_url", message=words))
 
