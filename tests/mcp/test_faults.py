@@ -235,6 +235,12 @@ def refusal(status: int, code: int, message: str) -> Said:
     return Said(status, {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}})
 
 
+def without_id(status: int, code: int, message: str) -> Said:
+    """As @modelcontextprotocol/server-everything 2026.8.31 answers: the mcp package does not read an error without an
+    id."""
+    return Said(status, {"jsonrpc": "2.0", "error": {"code": code, "message": message}})
+
+
 def with_sessions(refuse: Callable[[], Said], sessions: list[str], lost: list[str], method: str) -> Script:
     """Gives each client a session, and no longer knows the first one when `method` comes."""
 
@@ -261,7 +267,9 @@ LOST_SESSIONS: dict[str, Callable[[], Said]] = {
     "404 alone": lambda: Said(404),
     "404 of the TypeScript package": lambda: refusal(404, -32001, "Session not found"),
     "404 of the Python package": lambda: refusal(404, -32600, "Session not found"),
-    "400 of the reference server": lambda: refusal(400, -32000, "Bad Request: No valid session ID provided"),
+    "400 of the reference server": lambda: without_id(400, -32000, "Bad Request: No valid session ID provided"),
+    "400 with an id": lambda: refusal(400, -32000, "Bad Request: No valid session ID provided"),
+    "400 in plain words": lambda: Said(400, b"Invalid session ID\n", {"content-type": "text/plain; charset=utf-8"}),
     "400 of an older one": lambda: refusal(400, -32000, "Bad Request: Mcp-Session-Id header is unknown"),
     "expired": lambda: refusal(404, -32000, "Your session has expired"),
 }
@@ -306,6 +314,14 @@ def test_f65_an_error_of_the_tool_about_a_session_is_not_called_again(tmp_path: 
     with site(script, mcp) as server:
         said, _ = asyncio.run(try_once(tmp_path, f"{server.url}/mcp"))
         assert "database session expired" in said
+        assert len([s for s in server.seen if b"tools/call" in s.body]) == 1
+
+
+@pytest.mark.parametrize("said", [without_id(400, -32602, "no such tool"), Said(400, b"no such tool\n")])
+def test_f65_the_reason_of_a_refused_call_is_told(said: Said, tmp_path: Path) -> None:
+    with site(lambda seen: said if b"tools/call" in seen.body else None, mcp) as server:
+        words, _ = asyncio.run(try_once(tmp_path, f"{server.url}/mcp"))
+        assert "no such tool" in words
         assert len([s for s in server.seen if b"tools/call" in s.body]) == 1
 
 

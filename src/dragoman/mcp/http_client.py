@@ -15,7 +15,8 @@ import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from dragoman.errors import DragomanError
+from dragoman.errors import DecodeError, DragomanError
+from dragoman.jsontypes import JsonObject, dump_json, load_json
 from dragoman.mcp.network_policy import ForbiddenAddressError, NetworkPolicy, UnknownHostError
 from dragoman.mcp.spec import ServerSpec
 from dragoman.network import CertificateError, Network, find_proxy, make_tls
@@ -24,6 +25,8 @@ MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 NO_VARIABLES: Mapping[str, str] = {}
 PORTS = {"http": 80, "https": 443}
+REFUSALS = (400, 410, 500, 502, 503)  # statuses of which the mcp package reads no meaning
+SERVER_ERROR = -32000
 
 
 class _QueryFilter(logging.Filter):
@@ -153,6 +156,8 @@ class _PolicyTransport(httpx2.AsyncBaseTransport):
             raise httpx2.ReadError("the response is compressed, although the request did not allow it")
         if "event-stream" not in response.headers.get("content-type", ""):
             response.stream = _LimitedStream(response.stream)
+            if response.status_code in REFUSALS and str(request.url) == self._spec.url:
+                return await _spell_error(response)
         return response
 
     def _find_network(self, url: str) -> Network:
@@ -197,6 +202,32 @@ def _make_transport(network: Network) -> httpx2.AsyncHTTPTransport:
         raise httpx2.ConnectError(str(error)) from error
     proxy = httpx2.Proxy(network.proxy) if network.proxy else None
     return httpx2.AsyncHTTPTransport(trust_env=False, verify=context, proxy=proxy)
+
+
+async def _spell_error(response: httpx2.Response) -> httpx2.Response:
+    """The response with its error as JSON-RPC spells it: of any other body the mcp package says only that there was an
+    error. The reference server leaves the `id` out, others answer in plain words."""
+    error = _read_error(await response.aread(), response.headers.get("content-type", ""))
+    if error is None:
+        return response
+    headers = {"content-type": "application/json"}
+    content = dump_json({"jsonrpc": "2.0", "id": None, "error": error})
+    return httpx2.Response(response.status_code, headers=headers, content=content, extensions=response.extensions)
+
+
+def _read_error(body: bytes, content_type: str) -> JsonObject | None:
+    """The error of a body that the mcp package cannot read."""
+    words = body.decode("utf-8", "replace").strip()
+    if not words or "html" in content_type:
+        return None
+    try:
+        value = load_json(body)
+    except DecodeError:
+        return {"code": SERVER_ERROR, "message": words}
+    error = value.get("error") if isinstance(value, dict) else None
+    if isinstance(error, dict) and type(error.get("code")) is int and type(error.get("message")) is str:
+        return error if "id" not in value else None
+    return {"code": SERVER_ERROR, "message": words}
 
 
 class _LimitedStream(httpx2.AsyncByteStream):
