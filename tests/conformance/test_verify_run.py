@@ -297,7 +297,23 @@ def test_configured_providers_are_the_targets(tmp_path: Path) -> None:
     path = tmp_path / "dragoman.toml"
     path.write_text('[providers.mine]\nkind = "vllm"\nbase_url = "http://127.0.0.1:9/v1"\nmodels = ["m1"]\n')
     (target,) = configured_targets(path, {}, tmp_path)
-    assert (target.name, target.kind, target.model, target.skip) == ("mine", "vllm", "m1", "it has no key")
+    assert (target.name, target.kind, target.model, target.skip) == ("mine", "vllm", "m1", "")
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ('kind = "compatible"\nbase_url = "http://127.0.0.1:9/v1"', ""),
+        ('kind = "compatible"\nbase_url = "https://llm.example/v1"', ""),
+        ('kind = "vllm"\nbase_url = "http://10.0.0.9:8000/v1"', ""),
+        ('kind = "groq"', "no key: set GROQ_API_KEY or api_key"),
+    ],
+)
+def test_only_a_provider_that_needs_a_key_is_left_out_for_one(row: str, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "dragoman.toml"
+    path.write_text(f'[providers.mine]\n{row}\nmodels = ["m1"]\n')
+    (target,) = configured_targets(path, {}, tmp_path)
+    assert target.skip == reason
 
 
 def test_a_provider_is_asked_over_its_models_dialect_or_over_those_asked_for(tmp_path: Path) -> None:

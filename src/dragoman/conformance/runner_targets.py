@@ -9,6 +9,7 @@ from dragoman.dialects import CLIENT_ONLY, SPOKEN, find_dialect
 from dragoman.errors import ConfigError
 from dragoman.gateway.config.load import load_settings
 from dragoman.gateway.config.source import find_file
+from dragoman.gateway.process.banner import missing_key
 from dragoman.passes.profile import Profile
 from dragoman.upstream.keys import Auth, Secret, origin_of
 from dragoman.upstream.profiles import Kind, Rows, choose_dialect, find_kind, load_rows, profile_for
@@ -84,7 +85,6 @@ def targets_of(upstream: Upstream, wanted_dialects: Sequence[str]) -> list[Verif
         if wanted_dialects
         else [usual if usual in spoken else upstream.dialect]
     )
-    needs = upstream.auth != "none" and not upstream.keys
     return [
         VerifyTarget(
             name=upstream.name if len(chosen) == 1 else f"{upstream.name} ({dialect})",
@@ -98,7 +98,7 @@ def targets_of(upstream: Upstream, wanted_dialects: Sequence[str]) -> list[Verif
             overrides=upstream.overrides,
             rows=upstream.rows,
             stream_usage=upstream.stream_usage,
-            skip="it has no key" if needs else "",
+            skip=missing_key(upstream) or "",
         )
         for dialect in chosen
     ]
