@@ -137,12 +137,13 @@ class PairJoiner:
     may come in any pieces. Lines without halves pass unchanged.
     """
 
-    __slots__ = ("_first", "_held", "holds")
+    __slots__ = ("_first", "_held", "found", "holds")
 
     def __init__(self) -> None:
         self._first = b""  # a first half that waits for its second
         self._held = b""  # a line that is not complete yet
         self.holds = False  # one of these
+        self.found = False  # a half that was alone in its event
 
     def feed(self, piece: bytes) -> bytes:
         data = self._held + piece
@@ -165,10 +166,11 @@ class PairJoiner:
 
     def _mend(self, found: re.Match[bytes]) -> bytes:
         if found[1]:
-            self._first = found[0]
+            self._first, self.found = found[0], True
             return b""
         if not found[2]:
             return found[0]
+        self.found = True
         first, self._first = self._first, b""
         return first + found[0] if first and found[0][3:4].lower() in b"cdef" else b"\\ufffd"
 
@@ -215,14 +217,14 @@ class StreamReader:
         if BACKSLASH in piece or self._pairs.holds:  # most pieces have no escapes
             piece = self._pairs.feed(piece)
         events = decoder.feed(piece)
-        if decoder.irregular:
+        if decoder.irregular or self._pairs.found:
             self.irregular = True
         return events
 
     def decode_rest(self) -> list[Event]:
         rest, decoder = self._pairs.close(), self._decoder
         events = (decoder.feed(rest) if rest else []) + decoder.close()
-        self.irregular = self.irregular or decoder.irregular
+        self.irregular = self.irregular or decoder.irregular or self._pairs.found
         return events
 
     def open_text(self) -> tuple[DeltaTemplate, int] | None:

@@ -34,7 +34,7 @@ def test_half_an_emoji_is_replaced_and_noted(path: str) -> None:
 
 def test_an_emoji_split_over_two_events_arrives_whole() -> None:
     head = 'data: {"id":"a","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":'
-    deltas = ['{"content":"hi"}', '{"content":"\\ud83d"}', '{"content":"\\ude00!"}', '{},"finish_reason":"stop"']
+    deltas = ['{"role":"assistant","content":"hi"}', '{"content":"\\ud83d"}', '{"content":"\\ude00!"}', '{},"finish_reason":"stop"']
     frames = [*(head + delta + "}]}\n\n" for delta in deltas), "data: [DONE]\n\n"]
     with (
         faultline(stream(*[frame.encode() for frame in frames])) as line,
@@ -43,6 +43,10 @@ def test_an_emoji_split_over_two_events_arrives_whole() -> None:
         got = post(house.url, "/api/chat", {**ASK, "model": "m"})
         said = "".join(json.loads(row)["message"]["content"] for row in got.text.splitlines())
         assert said == "hi\U0001f600!"
+        got = post(house.url, "/v1/chat/completions", {**ASK, "model": "m", "stream": True})
+        chunks = [json.loads(row[6:]) for row in got.text.splitlines() if row.startswith("data: {")]
+        texts = [chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks]
+        assert "".join(texts) == "hi\U0001f600!"
 
 
 @pytest.mark.parametrize(
