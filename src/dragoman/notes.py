@@ -30,7 +30,12 @@ ROOT: At = ()
 Locate: TypeAlias = Callable[[Any, Place], Place]
 
 
+LONGEST_STEP = 1000  # characters of a key: a client may make one up that has millions
 MOST_PLACES = 50  # notes of one request whose places a gateway looks for
+
+
+def _show(place: Place) -> str:
+    return pointer(tuple(step[:LONGEST_STEP] if type(step) is str else step for step in place))
 
 
 class Note(Struct, frozen=True):
@@ -57,11 +62,11 @@ class _Source(Stages, eq=False):
     target: Locate | None = None  # how to find a place of the last form in the body that was written
 
     def spell(self, kind: NoteKind, place: Place, why: str) -> Note:
-        canonical = where = pointer(place)
+        canonical = where = _show(place)
         if self.locate is not None and self.forms:
             value = self.forms[0]
             unknown = kind == "invented" or getattr(value, "partial", False)
-            where = pointer(self.locate(value, find_present(value, place, invented=unknown)))
+            where = _show(self.locate(value, find_present(value, place, invented=unknown)))
         return Note(kind, where, why, canonical, self.body)
 
     def find_place(self, at: At, number: int) -> Place:
@@ -106,7 +111,7 @@ class _Unread(Struct):
         within = self.at and self.at[0]  # a place of one step does not move
         if within and isinstance(first, str) and self.source.find_moves(self.number, first):  # some of it may be gone
             last = _last_word(self._find_place())
-        return rank_note(self.kind, last, self.why)
+        return rank_note(self.kind, last[:LONGEST_STEP], self.why)
 
     def _find_place(self) -> Place:
         if self.place is None:
@@ -284,6 +289,7 @@ class Notes:
         return LossError(note.where, note.why, note.canonical)
 
     def _add(self, kind: NoteKind, at: At, why: str) -> None:
+        why = why[:LONGEST_STEP]  # it may name a key
         if self._refuse and (kind in self._refuse or rank_note(kind, _last_name(at), why) in self._refuse):
             raise self.refuse(at, why, kind)
         self._all.append(_Unread(kind, at, why, self._source, len(self._forms) - 1))

@@ -140,6 +140,12 @@ def unknown_keys(door: str) -> JsonObject:
     return said
 
 
+def key_in_turn(door: str, key: str) -> JsonObject:
+    said = ask(door)
+    (said.get("messages") or said.get("input") or said["contents"])[0][key] = 1
+    return said
+
+
 def pointing(count: int) -> JsonObject:
     """Definitions that lead to each other: written out they have no end."""
     places = {
@@ -181,6 +187,8 @@ REQUESTS: dict[str, Make] = {
     },
     "200,000 keys": lambda door: {**ask(door), **{f"k{i}": 1 for i in range(190_000)}},
     "130,000 unknown keys of turns": unknown_keys,
+    "a key of 20 MB": lambda door: {**ask(door), "k" * 20_000_000: 1},
+    "a key of 20 MB in a turn": lambda door: key_in_turn(door, "k" * 20_000_000),
     "400,000 values": lambda door: {**ask(door), "metadata": [[] for _ in range(390_000)]},
     "30,000 required names": lambda door: talk(
         door, [("user", ["x"])], [("f", {**SCHEMA, "required": [f"r{i}" for i in range(30_000)]})]

@@ -33,6 +33,8 @@ BOUND_S = 3 * PROMISE_S
         ("50,000 stop sequences", "openai_chat", "anthropic", 400),
         ("200,000 keys", "openai_chat", "gemini", 400),
         ("30,000 required names", "openai_chat", "gemini", 200),
+        ("a key of 20 MB", "openai_chat", "anthropic", 200),
+        ("a key of 20 MB in a turn", "anthropic", "openai_chat", 200),
     ],
 )
 def test_a_request_keeps_no_other_waiting(kind: str, door: str, target: str, status: int) -> None:
