@@ -34,7 +34,8 @@ def test_half_an_emoji_is_replaced_and_noted(path: str) -> None:
 
 def test_an_emoji_split_over_two_events_arrives_whole() -> None:
     head = 'data: {"id":"a","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":'
-    deltas = ['{"role":"assistant","content":"hi"}', '{"content":"\\ud83d"}', '{"content":"\\ude00!"}', '{},"finish_reason":"stop"']
+    hi, end = '{"role":"assistant","content":"hi"}', '{},"finish_reason":"stop"'
+    deltas = [hi, '{"content":"\\ud83d"}', '{"content":"\\ude00!"}', end]
     frames = [*(head + delta + "}]}\n\n" for delta in deltas), "data: [DONE]\n\n"]
     with (
         faultline(stream(*[frame.encode() for frame in frames])) as line,
