@@ -44,7 +44,6 @@ NOTHING_REFUSED = {
     ("deepseek", "deepseek-chat*"): "takes what the other models of its maker refuse",
     ("openrouter", "claude-*"): "drops thinking without a word where a call is forced",
     ("cerebras", "zai-glm-4.7*"): "ignores every effort but none",
-    ("minimax", "minimax-m2*"): "thinks whatever is said",
 }
 
 

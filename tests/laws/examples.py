@@ -81,7 +81,13 @@ def requests_for(dialect: str) -> tuple[Request, ...]:
         cache=Cache(),
     )
     answer = Text(text="snow", citations=(CITATION,), logprobs=(SNOW,), seal=seal)
-    turns = ((answer,), (Refusal(text="no", logprobs=(SNOW,)),), (Text(text="yes"), *opaques_of(dialect)))
+    strange = Reasoning(text="hm", extras={"parrot": {"mood": "sour"}})
+    turns = (
+        (answer,),
+        (strange, Text(text="yes")),
+        (Refusal(text="no", logprobs=(SNOW,)),),
+        (Text(text="yes"), *opaques_of(dialect)),
+    )
     return (
         everything,
         *(Request(model="m", messages=(asked, says("assistant", *parts), asked)) for parts in turns),
@@ -96,6 +102,7 @@ def replies_for(dialect: str) -> tuple[Reply, ...]:
     answer = Text(text="snow", citations=(CITATION,), logprobs=(SNOW,))
     return (
         replied(Text(text="snow")),
+        replace(replied(Text(text="snow")), service_tier="priority"),
         replied(Reasoning(text="hm", seal=seal), Text(text="Oslo?"), CALL, reason="tool_call"),
         replied(answer),
         replied(Refusal(text="no", logprobs=(SNOW,)), reason="refusal"),

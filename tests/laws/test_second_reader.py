@@ -6,22 +6,26 @@ encoder and its decoder make alike is seen too. Every tenth recording is tried; 
 """
 
 import os
+import re
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
+from openai.types.responses import ResponseStreamEvent
 
 import dragoman
 from dragoman.jsontypes import copy_json, dump_json, load_json
 from dragoman.notes import Note, Notes
 from tests.gaps import report
-from tests.laws.second.corpus import DIALECTS, TRIES, problems_of
+from tests.laws.second.corpus import DIALECTS, TALK, TRIES, problems_of
 from tests.laws.second.law import lost_facts
-from tests.laws.second.paths import find
-from tests.laws.second.reader import TABLES
+from tests.laws.second.paths import Place, find, leaves, pointer
+from tests.laws.second.reader import TABLES, What, read_facts
 from tests.laws.second.streams import assemble
-from tests.recorded import needs_corpus
+from tests.recorded import cases, needs_corpus
 
+SECOND = Path(__file__).parent / "second"
 EVERY = 1 if os.environ.get("DRAGOMAN_ALL") else 10
 KNOWN = {
     "cerebras--thinking-tool_call-usage_cache-stream-78c4e13d": "Two answers were recorded into one file.",
@@ -42,6 +46,68 @@ def test_each_reason_to_be_silent_is_a_clause() -> None:
     reasons = [why for table in TABLES.values() for what in table.values() for why in what["silent"].values()]
     assert len(reasons) > 50
     assert [why for why in reasons if len(why) < 10] == []
+
+
+# Where only one of several words is a fact, or whether there is one: how much a model thinks is said in words and
+# numbers that others do not have (`test_any_wish_to_think_is_one_the_model_takes`), and a mark is a mark.
+READ_AS_ONE = {"effort", "show", "cache", "finish", "output", "tool_choice"}
+
+
+@needs_corpus
+@pytest.mark.parametrize("what", ["request", "reply"])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_value_of_recorded_traffic_is_read(dialect: str, what: What) -> None:
+    """Another value there is another fact. Without this a path that reads nothing would hide what is lost."""
+    table, unread = TABLES[dialect][what], set[str]()
+    seen: set[str] = set()
+    as_one = [path for kind, paths in table.items() if kind.rstrip("~^") in READ_AS_ONE for path in paths]
+    for case in [case for case in cases(dialect) if case.meta["endpoint"] in TALK and not case.failed][::EVERY]:
+        wire = case.request() if what == "request" else case.reply()
+        if wire is None or type(wire.body) is not dict or wire.body.get("error"):
+            continue
+        body = copy_json(wire.body)
+        before = read_facts(dialect, what, copy_json(body), source=True)
+        silent = {found.place for path in (*table["skip"], *table["silent"], *as_one) for found in find(body, path)}
+        for place, value in list(leaves(body)):
+            shape = re.sub(r"/\d+", "/*", pointer(place))
+            if value in (None, "", False, 0) or shape in seen:
+                continue
+            if any(place[:n] in silent for n in range(len(place) + 1)):
+                continue
+            seen.add(shape)
+            put(body, place, not value if type(value) is bool else value + (3 if type(value) is not str else "zz"))
+            if read_facts(dialect, what, body, source=True) == before:
+                unread.add(shape)
+            put(body, place, value)
+    assert unread == set()
+
+
+def put(body: Any, place: Place, value: Any) -> None:
+    for step in place[:-1]:
+        body = body[step]
+    body[place[-1]] = value
+
+
+# Events of OpenAI's SDK that the second reader leaves out, by their endings.
+TOLD_AGAIN = {
+    "created|in_progress|queued|searching|generating|interpreting|partial_image": "how far it is",
+    "audio.delta|audio.done|audio.transcript.delta|audio.transcript.done": "sound comes over the realtime API",
+    "output_text.done|refusal.done|content_part.done|reasoning_text.done|arguments.done": "said once more at the end",
+    "reasoning_summary_text.done|reasoning_summary_part.done": "said once more at the end",
+    "input.delta|input.done|code.delta|code.done|mcp_call_arguments.delta": "the finished item has the whole of it",
+    "shell_call_command.added|shell_call_command.delta|shell_call_command.done|content.delta|content.done": "as above",
+    "compacting": "as above",
+    "call.completed|call.failed|tools.completed|tools.failed": "the finished item says so",
+}
+
+
+def test_every_event_of_a_responses_stream_is_read_or_told_again() -> None:
+    union = get_args(get_args(ResponseStreamEvent)[0])
+    kinds = {get_args(event.model_fields["type"].annotation)[0] for event in union}
+    read = set(re.findall(r'"((?:response\.[a-z_.]+)|error)"', (SECOND / "streams.py").read_text("utf-8")))
+    endings = tuple(ending for group in TOLD_AGAIN for ending in group.split("|"))
+    assert len(kinds) > 50
+    assert sorted(kind for kind in kinds - read if not kind.endswith(endings)) == []
 
 
 # ---------------------------------------------------------------- the law would notice
@@ -226,6 +292,38 @@ def test_a_wrong_answer_is_noticed(harm: Callable[[Any], Any]) -> None:
     assert lost_facts("anthropic", "openai_chat", "reply", ANSWER, body, made.notes) == []
     harm(body)
     assert lost_facts("anthropic", "openai_chat", "reply", ANSWER, body, made.notes)
+
+
+@pytest.mark.parametrize("kind", ["web", "retrievedContext", "maps"])
+@pytest.mark.parametrize("to", [name for name in DIALECTS if name not in ("gemini", "ollama")])
+def test_each_kind_of_source_that_gemini_cites_is_cited(kind: str, to: str) -> None:
+    supports = [{"segment": {"startIndex": 0, "endIndex": 4, "text": "snow"}, "groundingChunkIndices": [0]}]
+    grounding = {
+        "groundingChunks": [{kind: {"uri": "https://a.example/", "title": "A"}}],
+        "groundingSupports": supports,
+    }
+    candidate = {
+        "content": {"role": "model", "parts": [{"text": "snow"}]},
+        "finishReason": "STOP",
+        "groundingMetadata": grounding,
+    }
+    body = {"responseId": "r", "modelVersion": "m", "candidates": [candidate]}
+    made = dragoman.convert_reply(body, source="gemini", to=to)
+    assert "https://a.example/" in dump_json(made.body).decode()
+    assert lost_facts("gemini", to, "reply", body, made.body, made.notes) == []
+    bare = load_json(dump_json(made.body).replace(b"https://a.example/", b""))
+    assert lost_facts("gemini", to, "reply", body, bare, ())
+
+
+def test_counts_that_come_first_are_told_first() -> None:
+    """Anthropic's clients read the tokens of a prompt from the first event. Gemini tells them in each of its own."""
+    first = {"candidates": [{"content": {"role": "model", "parts": [{"text": "sn"}]}}]}
+    last = {"candidates": [{"content": {"role": "model", "parts": [{"text": "ow"}]}, "finishReason": "STOP"}]}
+    counts = {"promptTokenCount": 1234, "candidatesTokenCount": 2, "totalTokenCount": 1236}
+    chunks = [{**chunk, "usageMetadata": counts, "responseId": "r", "modelVersion": "m"} for chunk in (first, last)]
+    data = b"".join(b"data: " + dump_json(chunk) + b"\n\n" for chunk in chunks)
+    begun, _, _ = b"".join(dragoman.convert_stream([data], source="gemini", to="anthropic")).partition(b"\n\n")
+    assert b'"input_tokens":1234' in begun
 
 
 CHUNK = (

@@ -15,6 +15,7 @@ from dragoman.jsontypes import JsonObject, dump_text, load_json
 from dragoman.model.messages import Opaque, Part
 
 USE, RESULT, ITEM = "mcp_tool_use", "mcp_tool_result", "mcp_call"
+EXECUTION = "mcp_tool_execution_error"  # the usual kind of error
 ANTHROPIC, RESPONSES = "anthropic", "openai_responses"
 PREFIXES = {ANTHROPIC: "mcptoolu_", RESPONSES: "mcp_"}  # of ids
 
@@ -92,7 +93,7 @@ def _own_id(call_id: str, dialect: str) -> str | None:
 def _read_item(body: JsonObject) -> McpCall:
     error, output = body.get("error"), body.get("output")
     if error:
-        output = "\n".join(_words(error)) or dump_text(error)
+        output = _tell_error(error)
     return McpCall(
         id=str(body.get("id")),
         server=str(body.get("server_label")),
@@ -101,6 +102,15 @@ def _read_item(body: JsonObject) -> McpCall:
         output=output if type(output) is str else None,
         failed=bool(error),
     )
+
+
+def _tell_error(error: object) -> str:
+    """The words of an error, behind its kind and its number: `http_error 500: ...`"""
+    words = "\n".join(_words(error))
+    if not words or type(error) is not dict:
+        return words or dump_text(error)
+    kinds = [str(error[key]) for key in ("type", "code") if error.get(key) not in (None, EXECUTION)]
+    return f"{' '.join(kinds)}: {words}" if kinds else words
 
 
 def _read_use(body: JsonObject) -> McpCall:
@@ -159,5 +169,5 @@ def _item(call: McpCall, call_id: str, server: str) -> JsonObject:
     status = "failed" if call.failed else "incomplete" if call.output is None else "completed"
     item: JsonObject = {"type": ITEM, "id": call_id, "server_label": server, "name": call.name}
     item |= {"arguments": call.arguments, "approval_request_id": None, "status": status}
-    error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": call.output}]}
+    error = {"type": EXECUTION, "content": [{"type": "text", "text": call.output}]}
     return item | {"output": None if call.failed else call.output, "error": error if call.failed else None}

@@ -85,7 +85,8 @@ def _missing(known: list[Fact], there: Facts) -> list[Fact]:
     for fact in known:
         same = next((other for other in left.get(fact.kind, ()) if _is_same(fact, other)), None)
         if fact.kind == "told":  # what a tool of the source's own server did: other targets get it as text
-            same = same or next((other for other in left.get("text", ()) if fact.value.strip() in other.value), None)
+            texts = (*left.get("text", ()), *left.get("told", ()))
+            same = same or next((other for other in texts if fact.value.strip() in other.value), None)
         if same is None and fact.kind == "text" and any(fact.value.strip() in o.value for o in left.get("text", ())):
             missing.append(fact._replace(kind="moved"))  # it is there, and another one says it
         elif same is None:

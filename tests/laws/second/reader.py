@@ -96,6 +96,7 @@ def read_facts(dialect: str, what: What, body: Any, *, source: bool = False) -> 
         for place, value in leaves(body)
         if not _says_nothing(value)
         and not (value == 0 and what == "reply")
+        and not (place[-1] == "namespace" and _says_name(body, place, value))
         and not any(place[:n] in covered or place[:n] in skipped for n in range(len(place) + 1))
     ]
     return Facts(known, others)
@@ -110,7 +111,16 @@ def _is_read(kind: str, value: Any) -> bool:
     """A list or an object is read as a whole only where it is a value of its own. Else other paths read its parts."""
     if isinstance(value, list):
         return kind in WHOLE_LISTS
+    if kind == "stopped_by":
+        return isinstance(value, str)  # vLLM tells the number of a token, which no other dialect has
     return not isinstance(value, dict) or kind in WHOLE
+
+
+def _says_name(body: Any, place: Place, value: Any) -> bool:
+    """A function of OpenAI's that was loaded late is its own namespace."""
+    for step in place[:-1]:
+        body = body[step]
+    return bool(body.get("name") == value)
 
 
 def _key(place: Place) -> str | int:

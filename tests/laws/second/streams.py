@@ -143,7 +143,7 @@ def _add_responses(item: Body, kind: str, event: Body) -> None:
         case "response.output_item.done" if item.get("type") not in ("message", "function_call", "reasoning"):
             item |= event["item"]
         case "response.output_item.done":
-            item |= {key: value for key, value in event["item"].items() if key not in item}
+            item |= {key: value for key, value in event["item"].items() if not item.get(key)}
         case _:
             pass
 

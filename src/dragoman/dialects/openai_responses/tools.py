@@ -349,7 +349,7 @@ def flat_name(space: str, name: str) -> str:
 def flatten_name(item: JsonObject) -> None:
     """Join an item's namespace and name into one name, and keep the namespace as spelling. A null stays an extra."""
     space, name = item.get("namespace"), item.get("name")
-    if type(space) is str and type(name) is str and space != name:
+    if type(space) is str and type(name) is str:
         del item["namespace"]
         item["name"], item[SPACE] = flat_name(space, name), space
 

@@ -196,7 +196,7 @@ def _check_tools(body: dict[str, Any], server: str) -> Complaints:
         names.append(str(name))
         if not matches(r"[a-zA-Z0-9_-]{1,64}", name):
             complaints.append("Invalid 'tools[0].function.name': string does not match pattern '^[a-zA-Z0-9_-]+$'")
-        if tool.get("type") == "custom" and server != "openai":
+        if tool.get("type") == "custom" and server not in ("openai", "azure"):
             complaints.append("tools: unknown variant `custom`, expected `function`")
         if tool.get("type") == "function":
             complaints += check_parameters_schema(str(name), function.get("parameters"), function.get("strict"), server)
@@ -204,7 +204,11 @@ def _check_tools(body: dict[str, Any], server: str) -> Complaints:
     if body.get("tool_choice") is not None and not tools and server != "mistral":
         complaints.append("Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.")
     choice = body.get("tool_choice")
-    if isinstance(choice, dict) and choice.get("type") == "allowed_tools" and server not in ("openai", "openrouter"):
+    if (
+        isinstance(choice, dict)
+        and choice.get("type") == "allowed_tools"
+        and server not in ("openai", "azure", "openrouter")
+    ):
         complaints.append("tool_choice: unknown variant `allowed_tools`, expected `function`")
     if server == "lmstudio" and isinstance(body.get("tool_choice"), dict):
         complaints.append("Invalid tool_choice type: 'object'. Supported string values: none, auto, required")
