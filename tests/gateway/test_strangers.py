@@ -215,6 +215,45 @@ def test_a_good_first_answer_stands_when_asking_again_fails() -> None:
         assert "not in the form" in got.headers["x-dragoman-notes"]
 
 
+CHUNK: dict[str, Any] = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+SPOKEN = {"index": 0, "delta": {"role": "assistant", "content": "no JSON"}, "finish_reason": "stop"}
+
+
+@pytest.mark.parametrize(
+    ("words", "asked", "sent"),
+    [
+        ("Your organization must be verified to stream this model.", True, [True, False, False]),
+        ("Requests with max_tokens > 4096 must have stream=true", False, [False, True, True]),
+    ],
+)
+def test_a_server_that_answers_in_one_way_only_serves_clients_of_both(
+    words: str, asked: bool, sent: list[bool]
+) -> None:
+    """OpenAI streams some models to verified organisations only. Codex always asks for a stream."""
+
+    async def script(seen: Any, writer: Any) -> None:
+        streams = bool(json.loads(seen.body).get("stream"))
+        if streams == asked:
+            await say(400, json.dumps({"error": {"message": words, "type": "invalid_request_error"}}).encode())(
+                seen, writer
+            )
+        elif streams:
+            chunk = f"data: {json.dumps({**CHUNK, 'choices': [SPOKEN]})}\n\ndata: [DONE]\n\n"
+            await say(200, chunk.encode(), "text/event-stream")(seen, writer)
+        else:
+            await say(200, json.dumps(WHOLE).encode())(seen, writer)
+
+    with (
+        faultline(script) as line,
+        open_house(upstream("one", "openai_chat", line.url, models=("m",))) as house,
+    ):
+        for path, body in (ask_chat("m", stream=asked), ("/v1/responses", {"model": "m", "input": "q"})):
+            got = post(house.url, path, {**body, "stream": asked})
+            assert (got.status, "no JSON" in got.text) == (200, True), got.text
+            assert got.text.startswith("{") != asked
+        assert [bool(json.loads(seen.body).get("stream")) for seen in line.seen] == sent
+
+
 def test_a_strict_client_of_codex_is_not_refused_for_its_groups_of_tools() -> None:
     function = {
         "type": "function",
