@@ -275,7 +275,7 @@ def hide_ids(data: bytes) -> bytes:
 
 def hide_times(kept: Any) -> Any:
     if isinstance(kept, dict):
-        timed = {"id", "time", "seconds", "ms", "retry-after"}
+        timed = {"id", "time", "created", "seconds", "ms", "retry-after"}
         return {name: None if name in timed or name.endswith("_ms") else hide_times(kept[name]) for name in kept}
     if isinstance(kept, str):
         return hide_ids(kept.encode())
