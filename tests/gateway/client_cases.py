@@ -555,7 +555,8 @@ GOOGLE = [
                 ),
             ],
             "tools": [{"functionDeclarations": [DECLARED]}, {"googleSearch": {}}],
-            "toolConfig": {"functionCallingConfig": {"mode": "VALIDATED"}},
+            # Google refuses a search beside functions without this switch, and takes only VALIDATED with it.
+            "toolConfig": {"functionCallingConfig": {"mode": "VALIDATED"}, "includeServerSideToolInvocations": True},
         },
         steps=(("call", "Read", PATH), ("result", "alpha")),
         pictures=1,
