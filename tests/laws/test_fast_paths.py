@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from dragoman.convert import convert, convert_reply
 from dragoman.dialects import find_dialect
 from dragoman.exchange import read_request as read_wire
-from dragoman.gateway.stream_writer import until_end
+from dragoman.gateway.stream_writer import leave_out_usage, until_end
 from dragoman.jsontypes import dump_json
 from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply
@@ -133,6 +133,7 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "only names to undo": ("undo answers any",),
     "plain spelling": ("check bodies any",),
     "end words": (),
+    "usage mark": (),
     "own bytes": (),
     "tools known": (),  # test_known_tools.py
     "long lists": (),  # tests/test_jsontypes.py
@@ -311,6 +312,27 @@ def test_the_end_of_a_stream_is_found_with_and_without_its_words(frames: list[by
     fast = until_end(data, there)
     with without("end words"):
         assert until_end(data, there) == fast
+
+
+USAGE_FRAMES = (
+    b'data: {"choices":[],"usage":{"prompt_tokens":1}}',
+    b'data: {"choices" : [ ] ,"usage":{"prompt_tokens":1}}',
+    b'data: {"cho\\u0069ces":[],"usage":{}}',
+    b'data: {"choices":[{"delta":{"content":"a"}}],"usage":null}',
+    b'data: {"choices":[{"delta":{"content":"\\"choices\\":[] usage"}}],"usage":{}}',
+    b'data: {"choices":[],"error":{"message":"usage"}}',
+    b"data: [DONE]",
+    b": usage",
+)
+
+
+@often
+@given(frames=st.lists(st.sampled_from(USAGE_FRAMES), max_size=6), end=st.sampled_from((b"\n\n", b"\r\n\r\n", b"\r\r")))
+def test_the_usage_of_a_stream_is_found_with_and_without_its_mark(frames: list[bytes], end: bytes) -> None:
+    data, there = b"".join(frame + end for frame in frames), find_dialect("openai_chat")
+    fast = leave_out_usage(data, there)
+    with without("usage mark"):
+        assert leave_out_usage(data, there) == fast
 
 
 # ---------------------------------------------------------------- the law would notice

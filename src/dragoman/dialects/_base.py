@@ -1,6 +1,7 @@
 """Dialect: the record that each dialect fills in."""
 
 from collections.abc import Callable, Iterable
+from re import Pattern
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Raw, Struct
@@ -175,6 +176,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     ping: bytes = b""  # keeps a quiet stream open
     usage_option: tuple[str, str] | None = None  # a stream has usage only with it: key of the body, key inside
     is_usage: Callable[[bytes], bool] | None = None  # whether the data of a frame is there only because of that option
+    usage_mark: Pattern[bytes] | None = None  # is in such a frame: others need not be read
     counts_first: bool = False  # its streams begin with the number of input tokens
     write_late: Callable[[str, str], bytes] | None = None  # a header known at the end; None: an SSE comment
     writes_runs: bool = False  # its encoder writes each piece of a TextRun by itself

@@ -470,10 +470,17 @@ def until_end(frames: bytes, dialect: Dialect) -> tuple[bytes, bool]:
 def leave_out_usage(frames: bytes, dialect: Dialect) -> bytes:
     """Whole frames without those that tell the usage, which we asked for and the client did not: a client that reads
     the first choice of every frame would fail."""
-    if dialect.is_usage is None or b"usage" not in frames:
+    if dialect.is_usage is None or dialect.usage_mark is None or b"usage" not in frames:
         return frames
-    spans = split_frames(frames, dialect.media_type)
-    return b"".join([frames[start:end] for start, end in spans if not dialect.is_usage(read_data(frames[start:end]))])
+    first = 0  # the mark may be written with \\u0063: then every frame is read
+    if b"\\u" not in frames:  # fast path: usage mark
+        found = dialect.usage_mark.search(frames)
+        if found is None:
+            return frames
+        first = frame_end(frames[: found.start()], dialect.media_type)
+    spans = split_frames(frames, dialect.media_type, first)
+    kept = [frames[start:end] for start, end in spans if not dialect.is_usage(read_data(frames[start:end]))]
+    return frames[:first] + b"".join(kept)
 
 
 def split_frames(data: bytes, media_type: str, first: int = 0) -> Iterator[tuple[int, int]]:

@@ -12,7 +12,7 @@ from dragoman.dialects.openai_chat.reply import decode_reply, encode_reply
 from dragoman.dialects.openai_chat.request import PATH, decode_request, encode_request
 from dragoman.dialects.openai_chat.stream_decoder import StreamDecoder
 from dragoman.dialects.openai_chat.stream_encoder import StreamEncoder
-from dragoman.dialects.openai_chat.usage import is_usage
+from dragoman.dialects.openai_chat.usage import USAGE_MARK, is_usage
 from dragoman.dialects.openai_chat.words import CALL_SEAL, LIMITS, NAME
 from dragoman.fields import ReplyRules
 from dragoman.jsontypes import JsonObject
@@ -167,6 +167,7 @@ DIALECT = Dialect(
     ping=b": keep-alive\n\n",
     usage_option=("stream_options", "include_usage"),
     is_usage=is_usage,
+    usage_mark=USAGE_MARK,
     dated=True,
     reply_id_prefix="chatcmpl-",
     seal_form="signature",

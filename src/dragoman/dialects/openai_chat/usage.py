@@ -5,6 +5,8 @@ leaves the reasoning out, DeepSeek and others have their own names for the cache
 we keep a server's other way of counting as spelling.
 """
 
+import re
+
 from dragoman.dialects._settings import encode_tier
 from dragoman.dialects.openai_chat.parts import note_absent
 from dragoman.dialects.openai_chat.words import NAME, TIERS
@@ -26,6 +28,9 @@ DETAILS = ("prompt_tokens_details", "completion_tokens_details")
 TOTALS = ("prompt_tokens", "completion_tokens", "total_tokens")
 ASIDE = "~aside"  # spelling: counts that stood beside the details
 ODD = "~odd"  # spelling: totals that do not add up as OpenAI's do
+
+
+USAGE_MARK = re.compile(rb'"choices"\s*:\s*\[\s*\]')  # in a frame that tells the usage and nothing else
 
 
 def is_usage(data: bytes) -> bool:
