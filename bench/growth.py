@@ -22,6 +22,7 @@ from dragoman.dialects import find_dialect
 from dragoman.exchange import ClientRequest
 from dragoman.gateway.config.settings import RequestLimits
 from dragoman.gateway.conversation import decode, decode_all_turns, decode_turns
+from dragoman.gateway.http import HeadFacts
 from dragoman.gateway.scope import Scope
 from dragoman.known_turns.history import KnownTurns
 from dragoman.known_turns.read import find_cuts
@@ -46,7 +47,7 @@ def bodies(turns: int, tools: int = 10) -> list[bytes]:
 
 def run(requests: list[bytes], most_bytes: int) -> list[float]:
     """CPU microseconds of each request."""
-    http = SimpleNamespace(headers={}, unique_id="u", key_id="key")
+    http = SimpleNamespace(headers={}, unique_id="u", key_id="key", facts=HeadFacts())
     now = SimpleNamespace(settings=SimpleNamespace(limits=RequestLimits(entries=100_000)))
     stub: Any = SimpleNamespace(dialect=find_dialect("anthropic"), http=http, refuse=frozenset(), now=now)
     stub.gateway = SimpleNamespace(known_tools=KnownTools(MOST_BYTES if most_bytes else 0))
