@@ -254,7 +254,7 @@ GROWTH = (
     "Agents send their whole conversation with every turn. Turns that came before are neither read nor written again",
     "([decision 8](decisions/0008-known-turns.md)); `python bench/growth.py --write` measures and draws it.",
     "",
-    "What was tried to make it faster, and what did not help: [decision 9](decisions/0009-speed.md).",
+    "[Decision 9](decisions/0009-speed.md) says what made it faster, and what did not.",
 )
 
 
