@@ -164,7 +164,7 @@ def test_a_request_that_is_nested_deeply_is_paid_for(office: Open, store: Sqlite
         assert chat(here.url, key, custom=deep).status == 200
         (row,) = here.rows(1)
         assert row.cost == 15_000
-        assert "nested too deeply" in row.bodies
+        assert "nested too deeply" in row.bodies or "[[[[" in row.bodies  # Python 3.12 can write it down
 
 
 SHORT: dict[str, Any] = {
