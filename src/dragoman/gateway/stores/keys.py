@@ -9,6 +9,7 @@ import hmac
 import os
 import secrets
 import string
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol
 
@@ -154,19 +155,20 @@ class KeyWrite(Struct, frozen=True, kw_only=True):
 Decide = Callable[[KeyTable], KeyWrite | None]
 
 
-class KeyRules:
+class KeyRules(ABC):
     """What every key store does. A store only has to make itself and to write a change in one transaction."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
 
+    @abstractmethod
     def prepare(self) -> None:
-        raise NotImplementedError
+        """Makes the store, if it is not there."""
 
+    @abstractmethod
     def _transact(self, who: str, decide: Decide) -> bool:
         """Reads all keys, lets `decide` choose and writes that; no other writer comes between. False: nothing was
         written."""
-        raise NotImplementedError
 
     def new(
         self,

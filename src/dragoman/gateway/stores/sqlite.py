@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -31,7 +32,7 @@ def is_over(count: int, rows: int) -> bool:
     return count > rows + rows // SLACK
 
 
-class SqliteStore:
+class SqliteStore(ABC):
     """Opened by the first call; calls are short and may be made from any thread."""
 
     def __init__(self, path: Path | None, busy_s: float) -> None:
@@ -90,6 +91,6 @@ class SqliteStore:
             db.execute("pragma synchronous = normal")
         self._make_tables(db)
 
+    @abstractmethod
     def _make_tables(self, db: sqlite3.Connection) -> None:
         """Makes the tables that are missing."""
-        raise NotImplementedError
