@@ -41,7 +41,7 @@ def test_a_model_that_nothing_serves_is_an_error_that_helps_and_no_prompt_leaves
         with open_house(cloud, local, fallback=False, ask_models=True) as house:
             got = post(house.url, path, {"model": "gpt-5.6", **body})
             assert got.status == 404
-            assert "did you mean gpt-5.5" in got.text
+            assert "did you mean gpt-5.5? One that is not listed" in got.text
             assert "the upstreams are cloud, ollama" in got.text
         assert [seen.path for seen in far.seen if seen.method == "POST"] == []
         assert "/api/tags" in [seen.path for seen in near.seen]

@@ -498,14 +498,15 @@ def no_model(now: Generation, name: str, holder: Holder | None, request: Request
         words = f"{leading} of the configuration leads to a model that no upstream serves; see `dragoman check`"
         return Failure(kind="not_found", status=404, code="model_not_found", param="model", message=words)
     words = f"there is no model {name[:200]!r} here"
+    if hint := hint_key(now.routes, name) if is_legal_model(name) else "":
+        words += f"; {hint}"
     nearest = find_nearest(now.routes, name) if is_legal_model(name) else []
     if nearest := [model for model in nearest if may_use(now, holder, model)]:
         words += f"; did you mean {' or '.join(nearest)}?"
-    if hint := hint_key(now.routes, name) if is_legal_model(name) else "":
-        words += f"; {hint}"
     if holder is None or holder.free_models:
         names = ", ".join(upstream.name for upstream in now.routes.upstreams)
-        words += f". One that is not listed is asked for as UPSTREAM/MODEL; the upstreams are {names}"
+        end = "" if nearest else "."
+        words += f"{end} One that is not listed is asked for as UPSTREAM/MODEL; the upstreams are {names}"
     return Failure(kind="not_found", status=404, code="model_not_found", param="model", message=words)
 
 
