@@ -1,4 +1,5 @@
-"""What each turn of a growing conversation costs the gateway: read, and written for a server of another dialect.
+"""What each turn of a growing conversation costs the gateway: read, and written for a server of another dialect. Then
+what it costs a client of the library, whose caller gives all turns again as objects.
 
     python bench/growth.py [--turns 400] [--write]      # --write: docs/growth.svg
 
@@ -16,14 +17,19 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from goals import Goals
+from msgspec.structs import replace
 from samples import anthropic_request, tool
 
-from dragoman.dialects import find_dialect
+from dragoman.client import AsyncClient
+from dragoman.client.prompts import build
+from dragoman.convert import convert
+from dragoman.dialects import CANONICAL, USUAL, find_dialect
 from dragoman.exchange import ClientRequest
 from dragoman.gateway.config.settings import RequestLimits
-from dragoman.gateway.conversation import decode, decode_all_turns, decode_turns
 from dragoman.gateway.http import HeadFacts
 from dragoman.gateway.scope import Scope
+from dragoman.gateway.take_in import decode, decode_all_turns, decode_turns
+from dragoman.jsontypes import dump_json
 from dragoman.known_turns.history import KnownTurns
 from dragoman.known_turns.read import find_cuts
 from dragoman.known_turns.tools import MOST_BYTES, KnownTools
@@ -87,6 +93,41 @@ def compare(requests: list[bytes]) -> tuple[list[float], list[float]]:
     return without, known
 
 
+def prompts(turns: int) -> tuple[list[list[dict[str, Any]]], list[dict[str, Any]]]:
+    """The same conversation as the prompts of a client, and its tools."""
+    whole = convert(bodies(turns)[-1], source="anthropic", to=USUAL).body
+    said = [turn for turn in whole["messages"] if turn["role"] != "system"]
+    return [said[: 2 * i + 1] for i in range(turns)], whole["tools"]
+
+
+def run_client(asked: list[list[dict[str, Any]]], tools: list[dict[str, Any]], known_turns_mb: int) -> list[float]:
+    """CPU microseconds that a client needs to build and to write each request."""
+    client = AsyncClient("anthropic", api_key="k", known_turns_mb=known_turns_mb)
+    state, target = client.upstreams.targets("m")[0]
+    costs = []
+    for prompt in asked:
+        started = time.process_time()
+        built = build("m", prompt, {"tools": tools}, known=client._prompts)
+        request = replace(built.request, stream=True)
+        asks = ClientRequest(dialect=find_dialect(CANONICAL), request=request, same_wire=False, known=built.known)
+        render(asks, state, target, stream=True, refuse=frozenset())
+        costs.append((time.process_time() - started) * 1e6)
+    return costs
+
+
+def bench_client(goals: Goals, turns: int = 80) -> None:
+    asked, tools = prompts(turns)
+    gc.collect()
+    gc.disable()
+    rounds = [(run_client(asked, tools, 0), run_client(asked, tools, 32)) for _ in range(3 * ROUNDS)]
+    gc.enable()
+    without, known = ([min(costs) for costs in zip(*side, strict=True)] for side in zip(*rounds, strict=True))
+    last, size = min(known[-5:]), len(dump_json(asked[-1])) // 1000
+    print(f"a client, turn 2: {min(without[1:4]):.0f} us, with known turns {min(known[1:4]):.0f}")
+    print(f"a client, turn {turns} ({size} KB): {min(without[-5:]):.0f} us, with known turns {last:.0f}\n")
+    goals.add(f"a client's turn of {size} KB, times its turn 2", last / min(known[1:4]), 1.5)
+
+
 def draw(turns: int, without: list[float], known: list[float]) -> str:
     """The costs by turn, as a picture."""
     width, height, left, top = 720, 320, 60, 30
@@ -138,6 +179,7 @@ def main() -> int:
     print()
     if args.turns > 100:
         goals.add("turn 100, times turn 2", min(known[96:101]) / min(without[1:4]), 1.5)
+    bench_client(goals)
     goals.add("200 tools sent again", min(compare(bodies(12, 200))[1][4:]) / 1000, 0.3, "ms")
     long = compare(bodies(600)[-4:])[1]  # the first is new, the others go on
     goals.add(f"{len(bodies(600)[-1]) / 1e6:.1f} MB of history, the next turn", min(long[2:]) / 1000, 3.0, "ms")

@@ -97,10 +97,12 @@ def bench_convert(goals: Goals) -> None:
     works: dict[str, Callable[[], object]] = {
         "floor": floor(data),
         "convert": lambda: convert(body, source="anthropic", to="openai_chat"),
+        "bytes": lambda: convert(data, source="anthropic", to="openai_chat").json(),
     }
     best = compare(works, 40)
     ratio = best["convert"] / best["floor"]
-    print(f"convert(dict), 20 messages and 10 tools: {best['convert']:.0f} us, {ratio:.2f} floors\n")
+    print(f"convert(dict), 20 messages and 10 tools: {best['convert']:.0f} us, {ratio:.2f} floors")
+    print(f"convert(bytes).json(): {best['bytes']:.0f} us, {best['bytes'] / best['floor']:.2f} floors\n")
     goals.later("convert(dict) of 10 KB, as any-llm", ratio, ANY_LLM, "floors")
 
 

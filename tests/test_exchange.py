@@ -25,7 +25,7 @@ from dragoman.model.reply import Choice, Finish, Reply, Usage
 from dragoman.model.request import OutputFormat, Request
 from dragoman.notes import Notes
 from dragoman.passes.profile import Profile
-from dragoman.way_back import INVALID_ANSWER, InvalidAnswer
+from dragoman.way_back import INVALID_ANSWER, InvalidAnswer, StreamWayBack
 from tests.passes.short_forms import talk, user
 
 CHAT = find_dialect("openai_chat")
@@ -188,7 +188,7 @@ def test_a_wrong_answer_that_the_client_refuses_is_an_error() -> None:
 def test_a_wrong_streamed_answer_that_the_client_refuses_ends_in_a_failure() -> None:
     call = write(talk(user("q"), output=JSON_ANSWER), WORDED, Notes({"dropped"}), stream=True)
     assert call.way_back is not None
-    stream = call.way_back.open_stream()
+    stream = StreamWayBack(call.way_back)
     events: list[Event] = [out for event in unfold(reply('{"a":1}')) for out in stream.feed([event])]
     assert isinstance(events[-1], ReplyFailed)
     assert events[-1].failure.code == INVALID_ANSWER

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,38 @@ def names_of_types() -> Counter[str]:
 def test_one_name_is_one_concept() -> None:
     twice = {name for name, count in names_of_types().items() if count > 1}
     assert twice == SAME_IN_EACH_DIALECT
+
+
+# Names that nothing else of ours says, and who calls them.
+CALLED_FROM_OUTSIDE = {
+    "the standard library": {"_check_value", "http_open", "https_open", "pause_writing", "resume_writing"},
+    "LangChain": {"_llm_type", "_identifying_params", "_agenerate", "_astream"},
+    "the packages mcp and httpx": {"auth_flow", "get_tokens", "get_client_info", "set_client_info"},
+    "a new dialect (tests/recipes/parrot)": {
+        *("SseStreamDecoder", "SseStreamEncoder", "write_frame", "add_rest", "encode_each"),
+    },
+    "programs of users (mission B4)": {"unique_name", "prefixed"},
+    "the page of a real server (tests/real)": {"real_page"},
+}
+
+
+def words_of(paths: Iterable[Path]) -> Counter[str]:
+    return Counter(word for path in paths for word in re.findall(r"\w+", path.read_text("utf-8")))
+
+
+def test_nothing_in_the_source_is_used_by_tests_only() -> None:
+    """Each function and class is named a second time: in the source, a table, a tool, a bench or a page."""
+    sources = list(SOURCE.rglob("*.py"))
+    pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "tools").rglob("*.py"), *(ROOT / "bench").rglob("*.py")]
+    words = words_of([*sources, *pages, *SOURCE.rglob("*.toml"), ROOT / "pyproject.toml"])
+    defined = {
+        node.name
+        for path in sources
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    }
+    alone = {name for name in defined if words[name] == 1 and not name.startswith("__")}
+    assert alone <= set().union(*CALLED_FROM_OUTSIDE.values())
 
 
 # A reader of these names cannot guess what they hold: a body, a statement, a header?
@@ -93,6 +126,8 @@ def test_the_walk_names_files_that_exist() -> None:
 BESIDE_THE_WALK = {
     "upstream/routing.py": "it made the table of models before",
     "retry.py": "it is asked after a failure",
+    "gateway/direct_way.py": "a connection must have had a request before",
+    "upstream/plain_call.py": "the same",
     "tools/house.py": "it prints the walk",
 }
 

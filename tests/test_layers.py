@@ -37,6 +37,7 @@ RANKS = {
     "demo": 3,
     "dialects": 3,
     "convert": 4,
+    "own_body": 4,
     "learner": 4,
     "learner_rules": 4,
     "exchange": 4,
@@ -45,8 +46,10 @@ RANKS = {
     "child_process": 5,
     "console": 5,
     "network": 5,
+    "fetch": 5,
     "accounts": 5,
     "upstream": 5,
+    "speech": 5,
     "tools": 5,
     "mcp": 5,
     "agent": 6,
@@ -73,7 +76,7 @@ CLOSED = {
     "answers": {"dialects", "demo"},
     "demo": {"dialects"},
     "dialects": {"answers", "demo"},
-    "upstream": {"tools", "mcp"},
+    "upstream": {"speech", "tools", "mcp"},
     "accounts": {"upstream", "tools", "mcp"},
     "tools": {"upstream", "mcp"},
     "mcp": {"upstream"},
@@ -89,8 +92,8 @@ IMPURE = {"asyncio", "socket", "ssl", "aiohttp", "time", "random", "os", "thread
 CORE = "core"
 EXTRAS = {
     CORE: {room for room, rank in RANKS.items() if rank <= LAST_PURE_RANK}
-    | {"tools", "child_process", "network", "accounts", "cli", "__main__", ""},
-    "": {"upstream", "agent", "client", "console", "gateway", "conformance"},
+    | {"tools", "child_process", "network", "fetch", "accounts", "cli", "__main__", ""},
+    "": {"upstream", "speech", "agent", "client", "console", "gateway", "conformance"},
     "fast": set(),
     "mcp": {"mcp"},
     "testing": {"testing"},

@@ -355,7 +355,7 @@ BLIND_WORDS = [
 
 
 @pytest.mark.parametrize(("status", "dialect", "words"), BLIND_WORDS)
-def test_a_server_that_cannot_see_is_told_of_pictures_in_words_from_the_first_refusal_on(
+def test_a_server_without_vision_gets_text_for_pictures_after_its_first_refusal(
     status: int, dialect: str, words: str
 ) -> None:
     picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}

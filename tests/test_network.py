@@ -12,16 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from dragoman import Client, ConnectionFailedError, UpstreamError
 from dragoman.errors import ConfigError
 from dragoman.gateway.config.load import read_settings
 from dragoman.gateway.config.settings import RequestLimits
 from dragoman.gateway.process.banner import banner
+from dragoman.gateway.process.certificate import open_certificate
+from dragoman.gateway.process.reload import LastGood
 from dragoman.gateway.process.startup import ServeOptions, make_access, settle
 from dragoman.network import Network, find_proxy, find_unused_variable
-from tests.gateway.house import faultline, open_house, state, upstream
+from tests.gateway.house import House, faultline, open_house, state, upstream
 from tests.gateway.test_faults import GOOD, ask
 from tests.gateway.test_unreachable import Authority, Vault
 from tests.mcp.servers import House as McpHouse
@@ -70,7 +77,7 @@ def test_odd_variables(env: dict[str, str], proxy: str) -> None:
     assert find_proxy("https://far.test", env) == proxy
 
 
-def test_a_proxy_that_is_not_used_is_told() -> None:
+def test_a_proxy_that_is_not_used_is_in_the_message() -> None:
     socks = {"ALL_PROXY": "socks5://a.test:1", "NO_PROXY": "near.test"}
     assert find_unused_variable("https://far.test", socks) == "ALL_PROXY"
     assert find_unused_variable("https://near.test", socks) == ""
@@ -241,6 +248,12 @@ def fetch(url: str, authority: Authority) -> tuple[Any, bytes]:
     return json.loads(data.partition(b"\r\n\r\n")[2]), shown
 
 
+def load_again(house: House) -> None:
+    """As a reload does, after it has found the configuration good."""
+    assert house.server.certificate is not None
+    house.server.certificate.load(house.gateway.now.settings)
+
+
 def test_the_gateway_speaks_https_and_takes_a_new_certificate(authority: Authority, tmp_path: Path) -> None:
     path = authority.issue(tmp_path, "own")
     with open_house(tls_cert=str(path)) as house:
@@ -248,8 +261,75 @@ def test_the_gateway_speaks_https_and_takes_a_new_certificate(authority: Authori
         said, before = fetch(url, authority)
         assert said == {"status": "ok"}
         authority.issue(tmp_path, "own")
-        house.server.load_certificate()
+        load_again(house)
         assert fetch(url, authority)[1] != before
+
+
+def damage(path: Path, how: str, authority: Authority, tmp_path: Path) -> None:
+    good = path.read_bytes()
+    key, begins, certificate = good.partition(b"-----BEGIN CERTIFICATE")
+    match how:
+        case "empty":
+            path.write_bytes(b"")
+        case "half":
+            path.write_bytes(good[: len(good) * 2 // 3])
+        case "no key":
+            path.write_bytes(begins + certificate)
+        case "no certificate":
+            path.write_bytes(key)
+        case "another key":
+            other = authority.issue(tmp_path, "other").read_bytes().partition(b"-----BEGIN CERTIFICATE")[0]
+            path.write_bytes(other + begins + certificate)
+        case "a key with a password":
+            loaded = load_pem_private_key(key, None)
+            locked = loaded.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x"))
+            path.write_bytes(locked + begins + certificate)
+        case "vanished":
+            path.unlink()
+        case _:
+            path.unlink()
+            path.mkdir()
+
+
+DAMAGES = (
+    "empty", "half", "no key", "no certificate", "another key", "a key with a password", "vanished", "a folder"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_new_certificate_that_cannot_be_used_leaves_the_old_one(
+    how: str, authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The reload has looked at the files a moment before; they can change in between."""
+    path = authority.issue(tmp_path, "own")
+    with open_house(tls_cert=str(path)) as house:
+        url = house.url.replace("http://", "https://")
+        before = fetch(url, authority)[1]
+        damage(path, how, authority, tmp_path)
+        load_again(house)
+        assert fetch(url, authority)[1] == before
+        assert "certificate_rejected" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["half", "another key"])
+def test_a_worker_that_starts_beside_a_broken_certificate_shows_the_last_good_one(
+    how: str, authority: Authority, tmp_path: Path
+) -> None:
+    path = authority.issue(tmp_path, "own")
+    file = tmp_path / "dragoman.toml"
+    file.write_text(f'demo = true\ntls_cert = "{path}"\n')
+    options, env = ServeOptions(config=file), state(tmp_path)
+    settings = settle(options, env)
+    last_good = LastGood(options, env, settings, make_access(settings, env), open_certificate(settings))
+    assert last_good.certificate is not None
+    first = last_good.certificate._newest
+    last_good.follow()
+    second = last_good.certificate._newest
+    assert first is not second
+    damage(path, how, authority, tmp_path)
+    last_good.follow()
+    assert last_good.for_new_process()[0].tls_cert == str(path)
+    assert last_good.certificate._newest is second
 
 
 def test_a_client_that_never_begins_to_speak_tls_is_ended(authority: Authority, tmp_path: Path) -> None:

@@ -122,3 +122,13 @@ def test_tools_are_found_by_themselves_and_replaced_ones_by_their_neighbours() -
 def test_equal_parts_are_told_apart() -> None:
     same = [model(ToolCall(id="c", name="f", arguments="{}")) for _ in range(3)]
     assert Stages([ask(*same), ask(*same[1:])]).trace(1, part(1, 0)) == part(2, 0)
+
+
+def test_what_a_replaced_turn_says_beside_its_words_is_found_by_its_extras() -> None:
+    """Seen: the system text was put in front of the user's words, and a note about the user's turn named that of the
+    system."""
+    first = replace(user(A), extras={"openai_chat": {"cache_control": 1}})
+    second = replace(user(B), extras={"openai_chat": {"cache_control": 2}})
+    joined = ask(replace(second, parts=(text("a b"),)))
+    place = ("extras", "openai_chat", "cache_control")
+    assert Stages([ask(first, second), joined]).trace(1, turn(0, *place)) == turn(1, *place)

@@ -20,6 +20,15 @@ ASKED = {"model": "m", "max_tokens": 9, "messages": TURNS}
         ("dropped", "tools", "only gemini runs the tool google_search", "lost"),
         ("dropped", "tool_choice", "there are no tools", "harmless"),
         ("dropped", "parts", "gemini takes back only its own thoughts; this is another model's", "changed"),
+        ("dropped", "parts", "only claude-opus-4-5 can read its signature", "changed"),
+        ("dropped", "seal", "only anthropic can read its signature, and does not demand it here", "changed"),
+        ("dropped", "parts", "mistral refuses reasoning in the history", "changed"),
+        ("dropped", "parts", "a thought without words", "changed"),
+        ("dropped", "parallel_calls", "anthropic has it in the tool choice, and there are no tools", "harmless"),
+        ("dropped", "summary_style", "thinking is off", "harmless"),
+        ("dropped", "0", "at most 4 cache marks", "harmless"),
+        ("dropped", "0", "it takes no cache marks", "harmless"),
+        ("altered", "reasoning", "tools are refused here unless thinking is off", "changed"),
         ("dropped", "strict", "gemini promises no strict calls", "changed"),
         ("altered", "temperature", "anthropic's goes up to 1", "changed"),
         ("altered", "parameters", "written in the target's schema language", "harmless"),
@@ -31,6 +40,16 @@ ASKED = {"model": "m", "max_tokens": 9, "messages": TURNS}
 def test_a_note_has_a_rank(kind: NoteKind, field: str, why: str, rank: str) -> None:
     assert rank_note(kind, field, why) == rank
     assert Note(kind, "", why, f"/messages/0/{field}").rank == rank
+
+
+@pytest.mark.parametrize(
+    "name", ["sealed_offer", "cache marks", "there are no tools", "x can read its y", "thinking is off"]
+)
+def test_a_name_of_the_clients_does_not_lower_the_rank_of_its_loss(name: str) -> None:
+    """Seen: a key called `sealed_offer` was lost, and `refuse={"lost"}` let it pass, for the reason names the key."""
+    asked = {"model": "m", "messages": [{"role": "user", "content": "hi"}], name: 1}
+    with pytest.raises(LossError, match="only openai_chat has"):
+        convert(asked, source="openai_chat", to="gemini", refuse={"lost"})
 
 
 def test_equal_notes_are_one_line_and_the_worst_is_first() -> None:

@@ -69,7 +69,7 @@ def test_every_module_is_imported_and_commands_run_without_the_names_of_unix(tmp
     """`workers` and `shared_limits` are the exception: only `serve --workers` loads them."""
     code = """
 import importlib, pkgutil, dragoman
-skip = ("dragoman.gateway.process.workers", "dragoman.upstream.shared_limits", "dragoman.__main__")
+skip = ("dragoman.gateway.process.workers", "dragoman.gateway.process.shared_limits", "dragoman.__main__")
 for found in pkgutil.walk_packages(dragoman.__path__, "dragoman."):
     if found.name not in skip:
         try:

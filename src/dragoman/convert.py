@@ -11,7 +11,7 @@ unless it is said. What could not be carried is in `.notes`; `refuse={"dropped"}
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,6 +30,9 @@ from dragoman.reasoning_state.carry import StateSource, carry_reply
 from dragoman.reasoning_state.envelope import DEFAULT_KEY, StateKey
 from dragoman.reasoning_state.take_back import take_back_state
 from dragoman.wire import WireReply, WireRequest
+
+if TYPE_CHECKING:
+    from dragoman.own_body import OwnBody
 
 Body: TypeAlias = bytes | str | JsonObject
 AUTO = "auto"
@@ -75,11 +78,14 @@ def convert(
     from dragoman.passes.thinking import ask_for_thoughts
     from dragoman.passes.turns import join_pieces
 
-    body = _own(request)
-    refuse_spellings(body)
-    here, there = _dialects(source, to, body, "request")
+    there = find_dialect(to)
+    here, own = _own_request(request, source)
+    refuse_spellings(own.values)
     notes = Notes(refuse)
-    asked = read_request(here, WireRequest(body=body, path=path, headers=_lower(headers)), notes)
+    asked = read_request(here, WireRequest(body=own.values, path=path, headers=_lower(headers)), notes)
+    if own.tools_text and not len(notes):
+        own.remember(here, asked)
+    notes.copies_tools = True  # they may be remembered, and the caller may change what it gets
     if here.keeps_pieces:
         asked = notes.stage(join_pieces(asked, notes))
     if here.slots is not None:
@@ -308,6 +314,20 @@ def _own(body: Body) -> JsonObject:
     if type(value) is not dict:
         raise DecodeError(f"expected object, found {kind_of(value)}")
     return value
+
+
+def _own_request(body: Body, source: str) -> "tuple[Dialect, OwnBody]":
+    """A request's dialect, and its body as objects of our own."""
+    from dragoman.own_body import OwnBody, take_object, take_text
+
+    whole = body if type(body) is dict else None
+    if source == AUTO and whole is None:
+        whole = _own(body)
+    here = find_dialect(source) if source != AUTO else recognise(whole or {}, "request")
+    if type(body) is dict:
+        return here, take_object(body, here)
+    own = take_text(body, here) if isinstance(body, bytes | str) else None
+    return here, OwnBody(_own(body)) if own is None else own
 
 
 def _lower(headers: dict[str, str] | None) -> dict[str, str]:

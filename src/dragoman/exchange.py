@@ -6,8 +6,8 @@
     reply = call.way_back.reply(read_reply(dialect, wire, notes))           # a whole answer, as the client asked for it
     events = StreamReader(dialect, notes, call.way_back).feed(piece)        # or a streamed one
 
-Nothing is sent here. `convert` does without sending; the gateway, the client and `dragoman verify` each send in their
-own way. All of them share this.
+Nothing is sent here. `convert` sends nothing; the gateway, the client and `dragoman verify` each have their own way to
+send. All four use this module.
 """
 
 from collections.abc import Awaitable, Callable

@@ -281,6 +281,12 @@ def spelled(extras: Extras, name: str, key: str) -> Any:
     return None if own is None else own.get(key)
 
 
+def listed(own: JsonObject, key: str) -> list[Any]:
+    """The list under a key of ours; an empty one if a client has put another thing there."""
+    value = own.get(key)
+    return value if type(value) is list else []
+
+
 def note_spelling(obj: JsonObject, key: str, value: object) -> None:
     """Remember a spelling in the object whose leftovers become extras."""
     obj["~" + key] = value
@@ -297,7 +303,7 @@ def note_silent(obj: JsonObject, *keys: str) -> None:
     """Remember which of these keys, if present, mean nothing in other dialects."""
     silent = [key for key in keys if key in obj]
     if silent:
-        obj[SILENT] = [*obj.get(SILENT, ()), *silent]
+        obj[SILENT] = [*listed(obj, SILENT), *silent]
 
 
 def is_silent(extras: Extras, name: str) -> bool:
@@ -306,7 +312,7 @@ def is_silent(extras: Extras, name: str) -> bool:
         if dialect == name:
             return False
         for key, value in keys.items():
-            if key[:1] != "~" and value is not None and key not in keys.get(SILENT, ()):
+            if key[:1] != "~" and value is not None and key not in listed(keys, SILENT):
                 return False
     return True
 
@@ -321,15 +327,16 @@ def add_extras(body: JsonObject, extras: Extras, name: str, at: At, notes: Notes
         if dialect == name:
             for key, value in keys.items():
                 if key == OMIT:
-                    for omitted in value:
-                        body.pop(omitted, None)
+                    for omitted in listed(keys, OMIT):
+                        if type(omitted) is str:
+                            body.pop(omitted, None)
                 elif key[:1] != "~":
                     if value is None:
                         body.setdefault(key, None)
                     else:
                         body[key] = value
         else:
-            silent = keys.get(SILENT, ())
+            silent = listed(keys, SILENT)
             for key, value in keys.items():
                 if value is not None and key[:1] != "~" and key not in silent:
                     notes.dropped((((at, "extras"), dialect), key), f"only {dialect} has {key}")

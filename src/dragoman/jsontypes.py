@@ -148,6 +148,19 @@ def copy_json(value: Json) -> Json:
         return _copy_by_hand(value)
 
 
+def pack_json(value: Json) -> bytes | None:
+    """The value as MessagePack, which tells all values apart that a copy tells apart. None if it has no form for it."""
+    try:
+        return _pack(value)
+    except (TypeError, OverflowError, UnicodeEncodeError):
+        return None
+
+
+def unpack_json(data: bytes) -> Json:
+    """What `pack_json` wrote, each time as new values."""
+    return _unpack(data)
+
+
 def _copy_by_hand(value: Json) -> Json:
     if isinstance(value, dict):
         return {key: _copy_by_hand(item) for key, item in value.items()}
@@ -247,11 +260,11 @@ def top_spans(data: bytes) -> dict[str, tuple[int, int]]:
     return _find_spans(data, load_members(data))
 
 
-def split_members(data: bytes) -> dict[str, msgspec.Raw] | None:
+def split_members(data: bytes | str) -> dict[str, msgspec.Raw] | None:
     """The text of each value of the outermost object; None if that is not good JSON."""
     try:
         return _decode_members(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
 
 

@@ -23,7 +23,7 @@ from dragoman.passes.parameters import BETA
 from dragoman.passes.prepare import prepare
 from dragoman.passes.profile import Profile, Thinking
 from dragoman.passes.reasoning import sign_calls
-from dragoman.passes.schemas import adapt_schemas
+from dragoman.passes.schemas.fit import adapt_schemas
 
 # A parameter's name at some server -> its name in a Request.
 FIELDS: dict[str, str] = {

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from dragoman.model.effort import EFFORTS
 from dragoman.model.request import Request
 from dragoman.passes.profile import Profile, Thinking
-from dragoman.passes.schema_targets import LANGUAGES
+from dragoman.passes.schemas.targets import LANGUAGES
 
 Fields: TypeAlias = dict[str, Any]
 Teach: TypeAlias = Callable[[re.Match[str], Profile, Request], Fields]

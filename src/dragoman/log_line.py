@@ -17,10 +17,6 @@ class LogLine(Struct, frozen=True, gc=False):
     event: str
     fields: Mapping[str, object] = {}
 
-    def present_fields(self) -> dict[str, object]:
-        """The fields that have a value."""
-        return {name: value for name, value in self.fields.items() if value}
-
     def __str__(self) -> str:
         return write_line(self.event, self.fields)
 

@@ -130,9 +130,12 @@ def _home(turn: Any, known: dict[int, Place]) -> int | None:
 
 
 def _teller(before: Sequence[Any], turn: Any, known: dict[int, Place], rest: Place) -> int | None:
-    """The last of several joined turns that has this key in its extras: the joined turn has the value of that one."""
+    """The turn whose extras these are: the same object, or the last of several joined turns that has this key."""
     if id(turn) in known or len(rest) < 3:
         return None
+    for i, turn_before in enumerate(before):
+        if turn_before.extras is turn.extras:
+            return i
     homes = {int(known[id(part)][0]) for part in turn.parts if id(part) in known}
     holders = [i for i in homes if rest[2] in before[i].extras.get(rest[1], {})]
     return max(holders, default=None)

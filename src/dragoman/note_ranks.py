@@ -36,11 +36,16 @@ _READ_BY_THE_MODEL = frozenset(
 )
 # The model is guided less than was asked; nothing that was said is missing.
 _GUIDANCE = frozenset(("seal", "strict", "show", "parallel_calls", "effort", "budget", "mode", "detail", "verbosity"))
+# Some reasons decide. The whole reason must fit: a part of it may be a name that a client made up.
 # Thoughts of earlier turns that only their own model can read; the conversation itself is whole.
 _OLD_THOUGHTS = re.compile(
-    r"takes back only|can read its|reasoning in the history|thought without words|thinking is its text|sealed"
+    r"\S+ takes back only .*|only (?!\S+ has ).* can read its .*|\S+ refuses reasoning in the history"
+    r"|a thought without words|ollama's thinking is its text, and this has none"
 )
-_SAYS_NOTHING = re.compile(r"there are no tools|only Anthropic reads this line|thinking is off|cache mark")
+_SAYS_NOTHING = re.compile(
+    r"(?:anthropic has it in the tool choice, and )?there are no tools|only Anthropic reads this line|thinking is off"
+    r"|at most \d+ cache marks|\S+ \S+ no cache marks?(?: on [a-z ]+)?"
+)
 
 
 @lru_cache(4096)
@@ -48,9 +53,9 @@ def rank_note(kind: "NoteKind", field: str, why: str) -> NoteRank:
     """`field`: the last name in the place of the note."""
     if kind in ("invented", "repaired"):
         return "changed" if field in _READ_BY_THE_MODEL else "harmless"
-    if field in _BOOKKEEPING or _SAYS_NOTHING.search(why):
+    if field in _BOOKKEEPING or _SAYS_NOTHING.fullmatch(why):
         return "harmless"
-    if kind == "altered" or field in _GUIDANCE or _OLD_THOUGHTS.search(why):
+    if kind == "altered" or field in _GUIDANCE or _OLD_THOUGHTS.fullmatch(why):
         return "changed"
     return "lost"
 

@@ -35,7 +35,10 @@ MOST_PLACES = 50  # notes of one request whose places a gateway looks for
 
 
 def _show(place: Place) -> str:
-    return pointer(tuple(step[:LONGEST_STEP] if type(step) is str else step for step in place))
+    shown = pointer(place)
+    if len(shown) <= LONGEST_STEP:  # no step can be longer
+        return shown
+    return pointer(tuple([step[:LONGEST_STEP] if type(step) is str else step for step in place]))
 
 
 class Note(Struct, frozen=True):
@@ -66,7 +69,8 @@ class _Source(Stages, eq=False):
         if self.locate is not None and self.forms:
             value = self.forms[0]
             unknown = kind == "invented" or getattr(value, "partial", False)
-            where = _show(self.locate(value, find_present(value, place, invented=unknown)))
+            found = self.locate(value, find_present(value, place, invented=unknown))
+            where = canonical if found == place else _show(found)
         return Note(kind, where, why, canonical, self.body)
 
     def find_place(self, at: At, number: int) -> Place:
@@ -137,12 +141,13 @@ def is_mended_turn(note: Note) -> bool:
 class Notes:
     """Collects notes; raises LossError at once for the kinds and ranks that the caller refuses."""
 
-    __slots__ = ("_all", "_forms", "_refuse", "_request", "_source", "sends")
+    __slots__ = ("_all", "_forms", "_refuse", "_request", "_source", "copies_tools", "sends")
 
     def __init__(self, refuse: Iterable[Refusable] = ()) -> None:
         self._all: list[Note | _Unread] = []
         self._refuse = check_words(refuse) if refuse else None
         self.sends = False  # what is written is sent at once: it may share values with what was written before
+        self.copies_tools = False  # what is written for tools is for a caller, who may change it
         self._forms: list[Any] = []  # of the source, at hand
         self._source = self._request = _Source(self._forms)
 

@@ -19,8 +19,8 @@ from dragoman.answers.undo import StreamRenamer, StreamUndo, undo_reply
 from dragoman.dialects._base import Dialect
 from dragoman.errors import LossError, UpstreamError
 from dragoman.failure import Failure
-from dragoman.framing.templates import DeltaTemplate
-from dragoman.model.events import Event, PartDelta, PartStart, ReplyEnd, ReplyFailed
+from dragoman.framing.templates import LearntDelta
+from dragoman.model.events import Event, PartDelta, PartStart, ReplyEnd, ReplyFailed, TextRun
 from dragoman.model.fold import StartedParts
 from dragoman.model.messages import ToolCall
 from dragoman.model.reply import Reply, Usage, add_usage
@@ -87,10 +87,6 @@ class WayBack(Struct, frozen=True, kw_only=True):
         if why is not None and again is not None:
             raise InvalidAnswer(why, again, reply)
 
-    def open_stream(self) -> "StreamWayBack":
-        """For one streamed answer."""
-        return StreamWayBack(self)
-
 
 class StreamWayBack:
     """The way back for the events of one stream, in the order they come."""
@@ -107,9 +103,13 @@ class StreamWayBack:
         else:
             self._undo = StreamUndo(way.undo, way.notes)
 
-    def leaves_texts(self) -> bool:
-        """Whether it only changes parts as they start."""
-        return self._thoughts is None and isinstance(self._undo, StreamRenamer)
+    def takes_runs(self) -> bool:
+        """Whether it looks for no words in texts, and changes no numbers of parts."""
+        return self._thoughts is None and self._mcp is None
+
+    def leaves(self, index: int) -> bool:
+        """Whether the texts of this part, which has begun, stay as they are."""
+        return isinstance(self._undo, StreamRenamer) or self._undo.leaves(index)
 
     def feed(self, events: list[Event]) -> list[Event]:
         if self._thoughts is not None:
@@ -202,7 +202,7 @@ class StreamReader:
 
     def join(self) -> None:
         """From here on deltas that come together may be given as a TextRun, if no one looks for words in them."""
-        self._decoder.joins = self._way_back is None or self._way_back.leaves_texts()
+        self._decoder.joins = self._way_back is None or self._way_back.takes_runs()
 
     def feed(self, piece: bytes) -> list[Event]:
         return self.take(self.decode(piece))
@@ -227,14 +227,22 @@ class StreamReader:
         self.irregular = self.irregular or decoder.irregular or self._pairs.found
         return events
 
-    def open_text(self) -> tuple[DeltaTemplate, int] | None:
-        """See StreamDecoder; also, nothing that stands between it and the client looks at texts."""
+    def learnt(self) -> LearntDelta | None:
+        """See StreamDecoder; also, nothing that stands between it and the client changes texts."""
         decoder = self._decoder
-        return decoder.open_text() if decoder.joins and self._mender is None and not self._pairs.holds else None
+        learnt = decoder.learnt() if decoder.joins and not self._pairs.holds else None
+        if learnt is None or (self._way_back is not None and not self._way_back.leaves(learnt.index)):
+            return None
+        check = self._mender.find_check(learnt.index) if self._mender is not None else None
+        return learnt if check is None else replace(learnt, check=check)
 
-    def leaves_runs(self) -> bool:
-        """Whether `take` would leave a TextRun as it is: no calls are mended. A reader that joins changes no text."""
-        return self._mender is None
+    def leaves(self, run: Event) -> bool:
+        """Whether `take` need not see this run, because it stays as it is."""
+        if not isinstance(run, TextRun):
+            return False
+        if self._way_back is not None and not self._way_back.leaves(run.index):
+            return False
+        return self._mender is None or self._mender.takes(run)
 
     def take(self, events: list[Event]) -> list[Event]:
         """Events that the server sent, or that were made for it."""
@@ -290,7 +298,11 @@ def read_reply(dialect: Dialect, wire: WireReply, notes: Notes) -> Reply:
 def read_checked_reply(dialect: Dialect, wire: WireReply, notes: Notes) -> tuple[Reply, bool]:
     """The same, and whether the arguments of its calls were whole."""
     notes.begin("reply", dialect.locate_reply)
-    reply = notes.stage(dialect.decode_reply(wire, notes))
+    return mend_reply(notes.stage(dialect.decode_reply(wire, notes)), notes)
+
+
+def mend_reply(reply: Reply, notes: Notes) -> tuple[Reply, bool]:
+    """A reply as it was read, with calls that have whole arguments; and whether they had them."""
     mended = notes.stage(mend_calls(reply, notes))
     return mended, mended is reply
 

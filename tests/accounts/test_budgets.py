@@ -97,7 +97,7 @@ def test_a_journal_that_is_replayed_settles_once_even_after_the_lease(store: Sql
     assert (store.read([line])[0].micros, store.read([line])[0].reserved) == (7, 0)
 
 
-def test_a_threshold_is_told_of_once_in_a_period(store: SqliteBudgets) -> None:
+def test_a_threshold_is_reported_once_in_a_period(store: SqliteBudgets) -> None:
     line = Line("key:a", 0, 100, 80)
     told = [store.settle([Settlement(str(i), (line,), 30)], 0.0) for i in range(5)]
     assert [[one.percent for one in step] for step in told] == [[], [], [80], [100], []]
@@ -157,8 +157,18 @@ class Processes(RuleBasedStateMachine):
             line, held, until = self.open.pop(request)
             self.open[f"dead-{request}"] = (line, held, until)
 
-    @rule(seconds=st.sampled_from([1.0, 30.0, 61.0]))
-    def wait(self, seconds: float) -> None:
+    @rule(process=st.integers(0, 2))
+    def renew(self, process: int) -> None:
+        """Requests that run keep what they have reserved, if their lease has not ended yet."""
+        self.pass_time(40.0)
+        self.stores[process].renew(self.alive(), self.now + LEASE_S)
+        for name in self.alive():
+            line, held, until = self.open[name]
+            self.open[name] = (line, held, self.now + LEASE_S if until >= self.now else until)
+        self.pass_time(40.0)
+
+    @rule(seconds=st.sampled_from([1.0, 40.0, 61.0]))
+    def pass_time(self, seconds: float) -> None:
         self.now += seconds
         self.stores[0].expire(self.now)
         dead = [name for name, (_, _, until) in self.open.items() if name.startswith("dead-") and until < self.now]

@@ -216,6 +216,25 @@ def test_rows_wait_in_the_journal_while_the_database_is_away(tmp_path: Path) -> 
     again.close()
 
 
+def test_a_store_that_is_away_stays_so_while_there_is_nothing_to_write(
+    tmp_path: Path, ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Health said "ok" for half a second: writing no rows had gone well."""
+    books = make_books(tmp_path, ledger)
+
+    def be_away(*_: object) -> None:
+        raise OSError("the database is away")
+
+    with monkeypatch.context() as away:
+        away.setattr(books._settling, "expire", be_away)
+        books._attempt(books._take_over)
+        books._write()
+        assert books.away == "the database is away"
+    books._write()
+    assert books.away == "", "it is back"
+    books.close()
+
+
 def test_a_disk_that_is_full_loses_no_row_of_a_living_process(
     tmp_path: Path, ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

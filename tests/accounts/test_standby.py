@@ -64,7 +64,7 @@ def test_a_hundredth_is_in_hand_and_what_is_used_of_it_is_reserved(store: Far) -
     assert standby.use_alone("5", [LINE], 1, 1.0, cap=False) is None
 
 
-def test_a_request_that_fits_asks_nobody_and_one_that_does_not_asks_the_store(store: Far) -> None:
+def test_a_request_that_fits_the_reserve_does_not_ask_the_store_and_a_larger_one_does(store: Far) -> None:
     standby = make_standby(store)
     assert standby.use("1", [LINE], 60, 1.0) is not None
     assert standby.use("2", [LINE], 60, 1.0) is None

@@ -129,7 +129,7 @@ JUDGED: list[tuple[str, Undo, Reply, list[tuple[str, str]]]] = [
 
 
 @pytest.mark.parametrize(("undo", "answer", "told"), [case[1:] for case in JUDGED], ids=[case[0] for case in JUDGED])
-def test_an_answer_that_does_not_fit_is_told(undo: Undo, answer: Reply, told: list[tuple[str, str]]) -> None:
+def test_an_answer_that_does_not_fit_has_a_note(undo: Undo, answer: Reply, told: list[tuple[str, str]]) -> None:
     notes, streamed = Notes(), Notes()
     back = undo_reply(answer, undo, notes)
     assert [(note.kind, note.why) for note in notes] == told
@@ -139,7 +139,7 @@ def test_an_answer_that_does_not_fit_is_told(undo: Undo, answer: Reply, told: li
     assert streamed.items == notes.items
 
 
-def test_strict_a_misfit_is_refused() -> None:
+def test_with_refuse_an_answer_that_does_not_fit_is_an_error() -> None:
     with pytest.raises(LossError, match="/a: expected string"):
         undo_reply(reply(Text(text='{"a":1}')), WORDS, Notes({"dropped"}))
 

@@ -48,7 +48,7 @@ def convert(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Any:
     return run
 
 
-def test_a_request_is_converted_and_its_losses_are_told(convert: Any) -> None:
+def test_a_request_is_converted_and_its_losses_are_noted(convert: Any) -> None:
     run = convert(REQUEST, "--from", "anthropic", "--to", "openai-chat")
     assert run.code == 0
     body = json.loads(run.out)

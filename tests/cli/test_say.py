@@ -14,8 +14,8 @@ import pytest
 
 from dragoman.cli import main
 from dragoman.demo.model import demo_speech
+from dragoman.speech import RATE, read_wav, wrap_wav, write_flac, write_ogg
 from dragoman.testing import serve
-from dragoman.upstream.sound import RATE, read_wav, wrap_wav, write_flac, write_ogg
 from tests.cli.terminal import Terminal
 from tests.gateway.house import CANARY, House, open_house, upstream
 from tests.ports import free_port
@@ -78,7 +78,7 @@ def speaker(gives: bytes) -> Iterator[Any]:
         ("A.MP3", b"\x00\x00", "mp3", b"\x00\x00"),  # what nobody knows is what was asked for
     ],
 )
-def test_sound_is_saved_as_the_name_says(
+def test_speech_is_saved_as_the_name_says(
     name: str, gives: bytes, asks: str, gets: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with speaker(gives) as server:

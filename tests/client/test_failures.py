@@ -62,7 +62,7 @@ def test_a_refused_key_is_the_callers(name: str) -> None:
     ],
     ids=lambda case: case.name if isinstance(case, ScriptedFault) else case,
 )
-def test_a_lasting_fault_is_told(name: str, fault: ScriptedFault, kind: str) -> None:
+def test_a_lasting_fault_is_reported(name: str, fault: ScriptedFault, kind: str) -> None:
     async def main() -> None:
         kind_of_server, model = ROOMS[name]
         async with Provider(kind_of_server, key=KEY) as provider:
@@ -121,7 +121,7 @@ def test_a_stream_that_breaks_raises_after_what_it_had_said(name: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["close", "with", "cancel", "client", "forget"])
-def test_leaving_a_stream_early_hangs_up(how: str) -> None:
+def test_leaving_a_stream_early_closes_the_connection(how: str) -> None:
     async def main() -> None:
         async with Provider("anthropic", key=KEY, pace_s=0.02) as provider:
             client = AsyncClient("anthropic", api_key=KEY, base_url=provider.base_url, env={})

@@ -56,7 +56,7 @@ def test_a_thinking_models_seals_survive_the_gateway(name: str) -> None:
         assert answer.stopped == "done"
 
 
-def test_the_gateways_notes_are_told() -> None:
+def test_the_gateways_notes_are_shown() -> None:
     with serve("anthropic", key=CANARY) as provider:
         spec = upstream("up", "anthropic", provider.base_url, models=("some-alias",))
         with open_house(spec) as house, dragoman.Client(base_url=house.url, env={}) as client:

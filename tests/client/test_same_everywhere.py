@@ -285,7 +285,7 @@ FEATURES: tuple[Callable[[SampleGateway], None], ...] = (
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", DIALECTS)
-def test_everybody_is_asked_and_answers_alike(name: str, way: str) -> None:
+def test_every_provider_works_alike_in_every_way_to_ask(name: str, way: str) -> None:
     with scene(name, way) as at:
         wrong = []
         for feature in FEATURES:

@@ -34,7 +34,7 @@ def test_the_client_joins_streams() -> None:
     assert sorted(said.values()) == ["one", "two"]
 
 
-def test_who_hangs_up_leaves_nothing_behind() -> None:
+def test_a_client_that_hangs_up_leaves_nothing_behind() -> None:
     async def run(url: str) -> int:
         client = dragoman.AsyncClient(upstreams=[_groq(url)])
         stream = await client.openai.chat.completions.create(

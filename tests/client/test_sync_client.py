@@ -306,7 +306,7 @@ def test_a_misspelt_argument_is_named_with_the_nearest() -> None:
         (lambda: dragoman.Client().chat("demo", "hi").content, "its text is .text"),  # type: ignore[attr-defined]
     ],
 )
-def test_a_name_of_other_clients_is_told_ours(use: Callable[[], object], told: str) -> None:
+def test_a_name_of_other_clients_is_answered_with_ours(use: Callable[[], object], told: str) -> None:
     with pytest.raises(AttributeError) as caught:
         use()
     assert told in str(caught.value)

@@ -120,7 +120,7 @@ def test_what_cannot_work_is_refused_at_once(more: dict[str, Any], words: str) -
         AsyncClient(env={}, **more)
 
 
-def test_headers_of_ones_own_are_sent() -> None:
+def test_headers_of_the_caller_are_sent() -> None:
     for client in (
         AsyncClient("openai", headers={"X-Title": "a"}, env={}),
         AsyncClient(base_url="http://127.0.0.1:9", headers={"X-Title": "a"}, env={}),

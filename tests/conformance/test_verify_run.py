@@ -267,7 +267,7 @@ def test_a_model_that_may_not_think_is_grey_when_it_does_not(kind: str, outcome:
     assert only(run).outcome == outcome
 
 
-def test_what_a_target_cannot_be_told_is_grey_with_the_note() -> None:
+def test_a_part_that_a_target_cannot_take_is_grey_with_its_note() -> None:
     async def work() -> VerifyRun:
         return await verify_scripted(["deepseek"], scenarios=pick("image"), options=PATIENT)
 

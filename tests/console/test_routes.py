@@ -67,7 +67,7 @@ def test_only_a_page_of_the_gateway_itself_may_call(origin: str, status: int) ->
     ("what", "text", "source"),
     [("request", REQUEST, "anthropic"), ("reply", REPLY, "ollama"), ("stream", STREAM, "openai_chat")],
 )
-def test_a_text_is_told_in_every_other_dialect(what: str, text: str, source: str) -> None:
+def test_a_text_is_written_in_every_other_dialect(what: str, text: str, source: str) -> None:
     with open_house() as house:
         found = post(house.url, "/admin/v1/translate", {"text": text, "what": what}).json
     assert found["source"] == source

@@ -40,6 +40,15 @@ def test_a_changed_cookie_is_no_session(bend: tuple[str, str]) -> None:
     assert sessions.find(cookie.replace(*bend, 1), lambda _: ["d1"]) is None
 
 
+def test_a_second_cookie_with_our_name_hides_no_session() -> None:
+    """Cookies know no ports: another program of this host can set one for a longer path, which comes first."""
+    sessions = Sessions(b"secret", lambda: 1.0)
+    cookie = sessions.open("abcd1234", "d1", secure=False).partition(";")[0]
+    for first in (f"{COOKIE}=x", f"{COOKIE}=x.1.2; a=b", f"{COOKIE}={'y' * 200};{COOKIE}=z"):
+        assert sessions.find(f"{first}; {cookie}", lambda _: ["d1"]) == "abcd1234"
+    assert sessions.find(f"{COOKIE}=x; " * 100_000 + cookie, lambda _: ["d1"]) is None
+
+
 def login(house: House, key: str) -> Got:
     return post(house.url, "/console/session", {"key": key})
 
@@ -57,6 +66,9 @@ def test_an_admin_key_opens_the_console_until_it_is_revoked(tmp_path: Path) -> N
         assert get(house.url, "/admin/v1/traffic", cookie).status == 200
         asked = {"model": "demo", "messages": [{"role": "user", "content": "hello"}]}
         assert post(house.url, "/v1/chat/completions", asked, cookie).status == 200, "for the playground"
+        neighbour = {**cookie, "sec-fetch-site": "same-site"}
+        assert get(house.url, "/admin/v1/traffic", neighbour).status == 401, "a page of another port of this host"
+        assert get(house.url, "/admin/v1/traffic", {**cookie, "sec-fetch-site": "same-origin"}).status == 200
         foreign = {**cookie, "origin": "http://evil.example"}
         assert post(house.url, "/v1/chat/completions", asked, foreign).status == 403
         store.revoke(admin.split("-")[1])
@@ -97,7 +109,7 @@ def test_live_traffic_ends_with_the_key(tmp_path: Path, way: str, monkeypatch: p
                 pass  # to its end
 
 
-def test_a_stranger_is_read_for_a_few_bytes_only(tmp_path: Path) -> None:
+def test_the_login_reads_only_a_few_bytes(tmp_path: Path) -> None:
     """Login is the one route that reads a body before it has seen a key."""
     store = SqliteKeyStore(tmp_path / "keys.db")
     store.new("root", admin=True)

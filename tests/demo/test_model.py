@@ -286,7 +286,7 @@ def test_hidden_reasoning_is_counted_but_not_shown() -> None:
         ("내 이름은 철수야", "내 이름이 뭐야?", "내 기억으로는 철수입니다."),
     ],
 )
-def test_it_remembers_what_it_was_told(told: str, asked: str, answer: str) -> None:
+def test_it_remembers_an_earlier_turn(told: str, asked: str, answer: str) -> None:
     assert answer_text(talk(user(told), assistant("Noted."), user(asked))) == answer
 
 

@@ -69,7 +69,7 @@ def test_parallel_calls_that_come_unasked_are_no_loss(target: str, tools: dict[s
 
 
 @pytest.mark.parametrize("target", ["gemini", "ollama"])
-def test_one_call_at_a_time_that_cannot_be_told_is_a_loss(target: str) -> None:
+def test_one_call_at_a_time_that_cannot_be_asked_for_is_a_loss(target: str) -> None:
     notes = convert({**ASKED, "tools": [LOOK], "parallel_tool_calls": False}, to=target, source=CHAT).notes
     assert [note.kind for note in notes if "parallel" in note.where] == ["dropped"]
 

@@ -64,7 +64,8 @@ COUNTED_ALOUD: dict[str, Reply] = {
     "no sound": replace(ANSWER, usage=Usage(input=10, output=6, input_audio=0, output_audio=0)),
     "the usual tier": replace(ANSWER, service_tier="default"),
 }
-NO_PLACE = {"ollama": {"/id"}, "anthropic": {"/created"}}  # what a target cannot say of any reply
+# What a target cannot say of any reply: a note about it is right.
+NO_PLACE = {"ollama": {"/id"}, "anthropic": {"/created"}}
 
 
 def notes_of_request(request: Request, dialect: str) -> set[str]:
@@ -75,7 +76,7 @@ def notes_of_request(request: Request, dialect: str) -> set[str]:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("what", SAID_ALOUD)
-def test_what_everybody_takes_for_granted_is_not_missed(what: str, dialect: str) -> None:
+def test_a_value_that_means_the_default_makes_no_note(what: str, dialect: str) -> None:
     assert notes_of_request(SAID_ALOUD[what], dialect) == set()
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.request import Request
 
 import jwt
 import pytest
@@ -16,9 +15,11 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from dragoman.accounts.grants import NO_GRANT, Grant
 from dragoman.gateway.config.settings import OidcSettings
-from dragoman.oidc.tokens import AGAIN_S, FRESH_S, TokenChecker, _CheckedRedirects, fetch_document
+from dragoman.oidc import tokens
+from dragoman.oidc.tokens import AGAIN_S, FRESH_S, TokenChecker, fetch_document
 from tests.cli.test_serve import serving
 from tests.gateway.web import post, send
+from tests.raw_server import raw_server
 
 BODY = {"model": "echo", "messages": [{"role": "user", "content": "hi"}]}
 
@@ -186,6 +187,33 @@ def test_a_team_that_changes_counts_for_tokens_that_are_known(issuer: Issuer) ->
     assert not after.may_use("gpt-x")
 
 
+def test_a_token_of_an_unknown_team_is_refused_with_the_reason(issuer: Issuer, tmp_path: Path) -> None:
+    """No limit and no budget of a team held for it: a wrong letter in a claim was a way around them."""
+    oidc = {"issuer": issuer.url, "audience": "dragoman", "team": "everyone"}
+    teams = {"web": {"rpm": 1}, "everyone": {"rpm": 1}}
+    (tmp_path / "config.json").write_text(json.dumps({"demo": True, "oidc": oidc, "team": teams}))
+    with serving(tmp_path) as running:
+        lost = {"authorization": f"Bearer {issuer.sign(team='wbe')}"}
+        refused = post(running.url, "/v1/chat/completions", BODY, lost)
+        assert refused.status == 401
+        assert "the team 'wbe' of this token does not exist here" in refused.text
+        assert [ask(running.url, issuer.sign(team="web", sub=name)) for name in ("ada", "bob")] == [200, 429]
+        assert [ask(running.url, issuer.sign(sub=name)) for name in ("ada", "bob")] == [200, 429], "the stated default"
+
+
+def test_a_team_that_is_deleted_closes_its_tokens_and_one_that_is_made_opens_them(issuer: Issuer) -> None:
+    teams: dict[str, Grant] = {}
+    checker = TokenChecker(settings_of(issuer), teams.get)
+    token = issuer.sign(team="web")
+    asyncio.run(checker.prepare(token))
+    assert checker.check(token) is None
+    teams["web"] = Grant(rpm=5)
+    assert checker.check(token) is not None
+    del teams["web"]
+    assert checker.check(token) is None
+    assert checker.check(issuer.sign()) is not None, "a token without a team needs none"
+
+
 @pytest.mark.parametrize("claims", [{"sub": "\x1b[31mred"}, {"team": "a\nb"}, {"team": "x" * 101}, {"team": ["web"]}])
 def test_a_claim_that_is_no_name_opens_nothing(issuer: Issuer, claims: dict[str, Any]) -> None:
     """It would stand in logs, metrics and the tables that a terminal shows."""
@@ -214,7 +242,8 @@ def test_those_that_wait_for_a_slow_provider_do_not_ask_it_again(issuer: Issuer)
 
 
 @pytest.mark.parametrize(
-    "document", [b"[]", b"{}", b'{"keys": [1]}', b'{"keys": 1}', b'{"keys": [{"kid": "a"}]}', b"\xff"]
+    "document",
+    [b"[]", b"{}", b'{"keys": [1]}', b'{"keys": 1}', b'{"keys": [{"kid": "a"}]}', b"\xff", b"[" * 100_000],
 )
 def test_a_document_that_is_none_opens_nothing_and_breaks_nothing(issuer: Issuer, document: bytes) -> None:
     settings = OidcSettings(issuer=issuer.url, audience="dragoman", jwks_url=f"{issuer.url}/keys")
@@ -224,9 +253,35 @@ def test_a_document_that_is_none_opens_nothing_and_breaks_nothing(issuer: Issuer
     assert checker.check(token) is None
 
 
+@pytest.mark.parametrize("drips", [False, True])
+@pytest.mark.parametrize(
+    "answer", [b"\x00 what\r\n\r\n", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nff\r\na"]
+)
+def test_a_provider_that_speaks_no_http_opens_nothing_and_breaks_nothing(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch, answer: bytes, *, drips: bool
+) -> None:
+    """The thread that asks ends too: an event loop has few of them, and waits for them at its end."""
+    monkeypatch.setattr(tokens, "FETCH_S", 0.2)
+    with raw_server(answer, drips=drips) as server:
+        settings = OidcSettings(issuer=issuer.url, audience="dragoman", jwks_url=f"{server.url}/keys")
+        checker = TokenChecker(settings, lambda team: NO_GRANT)
+        asyncio.run(checker.prepare(issuer.sign()))  # returns when its threads have ended
+        assert checker.check(issuer.sign()) is None
+
+
+@pytest.mark.parametrize("end", [10**400, float("inf"), float("nan"), "9" * 4000, -(10**400), True, [1], "x"])
+def test_an_end_that_is_no_time_opens_nothing(issuer: Issuer, end: object) -> None:
+    checker = TokenChecker(settings_of(issuer), lambda team: NO_GRANT)
+    claims = {"iss": issuer.url, "aud": "dragoman", "sub": "ada", "exp": end}
+    token = jwt.api_jws.encode(json.dumps(claims).encode(), issuer.keys["one"], "RS256", {"kid": "one"})
+    asyncio.run(checker.prepare(token))
+    assert checker.check(token) is None
+
+
 def test_keys_are_not_fetched_where_others_could_change_them() -> None:
     for url in ("http://example.test/keys", "file:///etc/hostname", "ftp://example.test/keys"):
         with pytest.raises(ValueError, match="https"):
             fetch_document(url)
-        with pytest.raises(ValueError, match="https"):
-            _CheckedRedirects().redirect_request(Request("https://example.test"), None, 302, "", {}, url)
+        moved = f"HTTP/1.1 302 x\r\nlocation: {url}\r\ncontent-length: 0\r\n\r\n".encode()
+        with raw_server(moved) as server, pytest.raises(OSError, match=r"cannot be asked|answered 302"):
+            fetch_document(server.url)

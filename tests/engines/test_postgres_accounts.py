@@ -59,7 +59,7 @@ OF_BUDGETS = [
     test_budgets.test_what_a_dead_process_had_reserved_comes_back_with_the_end_of_its_lease,
     test_budgets.test_a_reservation_of_the_last_period_does_not_change_this_one,
     test_budgets.test_a_journal_that_is_replayed_settles_once_even_after_the_lease,
-    test_budgets.test_a_threshold_is_told_of_once_in_a_period,
+    test_budgets.test_a_threshold_is_reported_once_in_a_period,
 ]
 OF_LEDGERS = [
     test_ledger.test_a_row_counts_once_however_often_it_is_added,

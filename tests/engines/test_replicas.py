@@ -57,7 +57,9 @@ def test_two_gateways_keep_one_limit_and_go_on_without_valkey(valkey: Engine, tm
             wait_until(lambda: all(state_of(running)["status"] == "ok" for running in gateways), "them to see it")
             wait_until(lambda: ask(one, two, times=2) and len(line.seen) >= 6, "the rest to be granted")
             ask(one, two, times=2)
-            assert len(line.seen) == 6, "Valkey lost its memory and was told what was sent"
+            times = [seen.at for seen in line.seen]
+            full = max(sum(begin <= at < begin + 59.0 for at in times) for begin in times)
+            assert full == 6, "Valkey lost its memory and was told what was sent"  # a slow machine sees a second minute
 
 
 def run_command(folder: Path, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -246,7 +246,7 @@ def test_the_others_leave_its_share_to_a_replica_that_is_cut_off(valkey: Engine)
     play(valkey, 2, script)
 
 
-def test_a_server_that_lost_its_memory_is_told_what_was_used(valkey: Engine) -> None:
+def test_a_server_that_lost_its_memory_gets_the_counts_again(valkey: Engine) -> None:
     async def script(one: ValkeyLimits, two: ValkeyLimits) -> None:
         here, there = open_queue(one, rpm=4, at_once=3), open_queue(two, rpm=4, at_once=3)
         for queue in (here, here, there):

@@ -5,6 +5,7 @@ import contextlib
 import socket
 import struct
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from dragoman.gateway.access.auth import Access
 from dragoman.gateway.access.client_keys import ClientKeys
 from dragoman.gateway.app import App
 from dragoman.gateway.config.settings import Settings
+from dragoman.gateway.process.certificate import open_certificate
 from dragoman.gateway.process.server import Server, bind
 from dragoman.gateway.process.startup import is_public
 from dragoman.gateway.state import Gateway
@@ -112,7 +114,7 @@ def open_house(*upstreams: Upstream, keys: KeyStore | None = None, **settings: A
 
     async def start() -> tuple[Gateway, Server]:
         gateway = Gateway(config, access, log=Log("json", verbose=True))
-        server = Server(gateway, App(gateway))
+        server = Server(gateway, App(gateway), certificate=open_certificate(config))
         return gateway, server
 
     gateway, server = loop.run(start())
@@ -149,6 +151,7 @@ class Seen:
     headers: dict[str, str]
     body: bytes
     left: threading.Event = field(default_factory=threading.Event)  # the gateway hung up
+    at: float = field(default_factory=time.monotonic)
 
 
 Script = Callable[[Seen, asyncio.StreamWriter], Awaitable[None]]

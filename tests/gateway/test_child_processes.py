@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from dragoman import speech
 from dragoman.child_process import _mark_each, keep_standard_files
-from dragoman.upstream import speech
 from tests.cli.test_serve import COMMAND, Running, environment, serving
 from tests.ports import free_port
 from tests.waiting import NEVER_S, wait_until

@@ -315,7 +315,7 @@ def test_a_client_that_reads_slowly_but_steadily_is_not_cut() -> None:
             assert time.monotonic() - began > 1.2
 
 
-def test_a_client_with_a_long_question_that_leaves_is_heard_to_leave() -> None:
+def test_a_client_with_a_long_question_that_leaves_is_noticed() -> None:
     with running_stream() as (_, client, asked):
         client.close()
         assert asked.left.wait(NEVER_S / 2)  # before the upstream's own silence ends it

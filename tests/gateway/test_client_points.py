@@ -151,7 +151,9 @@ def check_answer(case: Case, parts: list[Part]) -> None:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("behind", UPSTREAMS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_point_is_taken_heard_and_answered(case: Case, behind: str, stream: bool, providers: StrictProviders) -> None:
+def test_each_point_of_a_client_works_in_request_and_answer(
+    case: Case, behind: str, stream: bool, providers: StrictProviders
+) -> None:
     provider = providers.providers[behind]
     provider.reset()
     got = ask(providers.house.url, case, UPSTREAMS[behind], stream=stream)

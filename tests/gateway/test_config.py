@@ -254,7 +254,7 @@ def test_the_start_up_says_which_key_is_missing(tmp_path: Path) -> None:
     assert text.count("no key") == 1
 
 
-def test_a_server_of_ones_own_is_not_said_to_lack_a_key(tmp_path: Path) -> None:
+def test_a_server_on_this_machine_is_not_reported_to_lack_a_key(tmp_path: Path) -> None:
     data = {"providers": {"vllm": {"models": ["m"]}, "mine": {"kind": "vllm", "base_url": "http://127.0.0.1:9/v1"}}}
     settings = read(data)
     assert "no key" not in banner(settings, make_access(settings, state(tmp_path)), state(tmp_path))

@@ -131,6 +131,15 @@ def test_the_gateway_uses_what_is_saved_and_takes_back_what_it_refuses(tmp_path:
         assert (wrong["good"], wrong["line"], wrong["key"]) == (False, 2, "port")
 
 
+def test_two_versions_of_one_millisecond_are_two(book: ConfigBook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.gateway.config.book.time", lambda: 1_794_830_400.0)
+    before = len(book.versions())
+    book.remember("ada")
+    book.save(TEXT + "# more\n", "ada", digest_text(TEXT))
+    book.remember("ada")
+    assert len(book.versions()) == before + 2
+
+
 def test_without_a_file_nothing_can_be_saved() -> None:
     with open_house() as house:
         assert get(house.url, "/admin/v1/config").json["source"] == ""

@@ -67,7 +67,7 @@ def test_an_answer_that_fits_comes_without_what_stood_around_it() -> None:
     assert "response_format" not in json.loads(line.seen[0].body)
 
 
-def test_a_misfit_is_asked_for_once_more_with_what_is_wrong() -> None:
+def test_an_answer_that_does_not_fit_is_asked_for_once_more_with_the_reason() -> None:
     with faultline(whole(BAD), whole(GOOD)) as line:
         got = ask(line, response_format=FORMAT)
     assert (got.status, content(got), len(line.seen)) == (200, GOOD, 2)
@@ -79,7 +79,7 @@ def test_a_misfit_is_asked_for_once_more_with_what_is_wrong() -> None:
     assert not [note for note in notes_of(got) if note["where"] == "/choices/0"]
 
 
-def test_a_second_misfit_is_handed_on_and_told() -> None:
+def test_a_second_answer_that_does_not_fit_is_passed_on_with_a_note() -> None:
     with faultline(whole(BAD), whole('{"b":2}')) as line:
         got = ask(line, response_format=FORMAT)
     assert (got.status, content(got), len(line.seen)) == (200, '{"b":2}', 2)
@@ -92,14 +92,14 @@ def test_a_second_misfit_is_handed_on_and_told() -> None:
     }
 
 
-def test_strict_a_second_misfit_is_an_error_that_says_so() -> None:
+def test_with_refuse_a_second_answer_that_does_not_fit_is_an_error_that_says_so() -> None:
     with faultline(whole(BAD)) as line:
         got = ask(line, {"x-dragoman-refuse": "dropped"}, response_format=FORMAT)
     assert (got.status, len(line.seen)) == (502, 2)
     assert "/a: expected string" in got.json["error"]["message"]
 
 
-def test_a_streamed_misfit_is_handed_on_and_told_after_its_end() -> None:
+def test_a_streamed_answer_that_does_not_fit_is_passed_on_with_a_note_at_its_end() -> None:
     with faultline(stream_slowly(BAD)) as line:
         got = ask(line, response_format=FORMAT, stream=True)
     assert got.status == 200
@@ -110,14 +110,14 @@ def test_a_streamed_misfit_is_handed_on_and_told_after_its_end() -> None:
     assert got.body.index(b"[DONE]") < got.body.index(b": x-dragoman-notes")
 
 
-def test_a_misfit_that_is_known_before_the_headers_is_told_in_them() -> None:
+def test_an_answer_that_does_not_fit_is_noted_in_the_headers_if_it_is_known_before_them() -> None:
     with faultline(say(200, whole_body(BAD))) as line:
         got = ask(line, response_format=FORMAT, stream=True)  # a whole answer where a stream was asked for
     assert "/a: expected string, found number" in got.headers["x-dragoman-notes"]
     assert b": x-dragoman-notes" not in got.body
 
 
-def test_strict_a_streamed_misfit_ends_in_an_error() -> None:
+def test_with_refuse_a_streamed_answer_that_does_not_fit_ends_in_an_error() -> None:
     with faultline(stream_slowly(BAD)) as line:
         got = ask(line, {"x-dragoman-refuse": "dropped"}, response_format=FORMAT, stream=True)
     last = streamed(got)[-1]
@@ -240,7 +240,7 @@ def test_the_demo_model_gives_several_answers_too() -> None:
 # ---------------------------------------------------------------- notes
 
 
-def test_what_an_answer_loses_on_its_way_to_the_client_is_told_in_the_header() -> None:
+def test_losses_of_an_answer_are_in_the_header() -> None:
     token = {"token": "hi", "logprob": -0.1, "bytes": None, "top_logprobs": []}
     message = {"role": "assistant", "content": "hi"}
     choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": {"content": [token]}}

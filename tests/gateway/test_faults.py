@@ -462,7 +462,7 @@ def test_a_client_fault_does_not_open_the_breaker() -> None:
 # ---------------------------------------------------------------- limits and the queue
 
 
-def test_requests_over_the_limit_wait_and_those_over_the_queue_are_told() -> None:
+def test_requests_over_the_limit_wait_and_those_over_the_queue_are_refused() -> None:
     async def slow(seen: Seen, writer: asyncio.StreamWriter) -> None:
         await until(release.is_set)
         await GOOD(seen, writer)

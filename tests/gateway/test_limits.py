@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
-from dragoman.gateway import conversation, stream_writer
+from dragoman.gateway import conversation, stream_writer, take_in
 from dragoman.gateway.config.load import load_settings
 from dragoman.gateway.config.settings import RequestLimits, Settings
 from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
@@ -300,7 +300,7 @@ def test_a_large_request_is_worked_on_off_the_loop() -> None:
             return run
 
         with (
-            patch.object(conversation, "decode", watch("decode", conversation.decode)),
+            patch.object(take_in, "decode", watch("decode", take_in.decode)),
             patch.object(conversation, "render", watch("render", render)),
         ):
             post(house.url, "/v1/chat/completions", {"model": "m", "messages": talk})

@@ -167,7 +167,8 @@ def lines_of(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any
         return [record.msg for record in caplog.records if isinstance(record.msg, LogLine)]
 
     wait_until(lambda: any(line.event == "request" for line in said()))
-    return [line.present_fields() for line in said() if line.event == event]
+    found = (line.fields for line in said() if line.event == event)
+    return [{name: value for name, value in fields.items() if value} for fields in found]
 
 
 def test_a_request_is_one_line_that_says_who_what_how_much_and_how_long(caplog: pytest.LogCaptureFixture) -> None:

@@ -157,8 +157,8 @@ def test_a_stream_keeps_every_byte_however_it_is_cut(dialect: str, wire: bytes, 
             assert line.seen[0].body == body
             assert got.body == wire
             assert got.headers["content-type"].partition(";")[0] == kind.partition(";")[0]
+            wait_until(lambda: bool(house.gateway.metrics.dump().tokens))
             tokens = house.gateway.metrics.tokens
-            wait_until(lambda: bool(tokens))
             assert tokens["far", "far-model", "input"] == 3, "the observer reads what passes"
             assert tokens["far", "far-model", "output"] == 2
 

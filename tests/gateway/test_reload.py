@@ -23,6 +23,7 @@ from tests.waiting import NEVER_S, wait_until
 
 GOOD = '[providers.a]\nkind = "demo"\nmodels = ["{}"]\n'
 CHAT = "/v1/chat/completions"
+needs_posix = pytest.mark.skipif(os.name == "nt", reason="this system has no pipes with names, and one time of a file")
 HI = [{"role": "user", "content": "say hi"}]
 
 BAD: dict[str, tuple[bytes, str]] = {
@@ -194,6 +195,29 @@ def test_a_file_of_the_same_size_and_time_is_another_one_when_it_was_renamed(tmp
         os.utime(draft, ns=(old.st_atime_ns, old.st_mtime_ns))
         draft.replace(process.file)
         wait_until(lambda: process.models() == ["two"])
+
+
+@needs_posix
+def test_a_file_of_the_same_size_and_time_is_another_one_when_it_was_written_in_place(tmp_path: Path) -> None:
+    with gateway(tmp_path, "--watch") as process:
+        old = process.file.stat()
+        process.file.write_text(GOOD.format("two"))
+        os.utime(process.file, ns=(old.st_atime_ns, old.st_mtime_ns))
+        wait_until(lambda: process.models() == ["two"])
+
+
+@needs_posix
+@pytest.mark.parametrize("way", ["--watch", "SIGHUP"])
+def test_a_pipe_in_the_place_of_the_file_stops_nothing(way: str, tmp_path: Path) -> None:
+    """To open a pipe is to wait for a writer: so it was with `--config <(...)` and a SIGHUP."""
+    with gateway(tmp_path, *(("--watch",) if way == "--watch" else ())) as process:
+        process.file.unlink()
+        os.mkfifo(process.file)
+        if way == "SIGHUP":
+            process.hang_up()
+        wait_until(lambda: process.events("config_rejected"))
+        assert "is not a file" in process.events("config_rejected")[0]["why"]
+        assert process.models() == ["one"]
 
 
 @pytest.mark.parametrize("way", ["--watch", "SIGHUP"])

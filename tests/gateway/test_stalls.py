@@ -10,7 +10,7 @@ from base64 import b64encode
 
 import pytest
 
-from dragoman.gateway import conversation
+from dragoman.gateway import take_in
 from dragoman.gateway.bodies import MOST_STOPS
 from dragoman.gateway.stream_writer import StreamWriter
 from dragoman.gateway.telemetry.xray import show
@@ -135,7 +135,7 @@ def test_a_look_at_a_large_request_keeps_no_other_waiting() -> None:
 def test_the_loop_goes_on_while_a_large_request_is_converted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not a matter of time: the conversion waits for a step of the loop that can only happen meanwhile."""
     seen: list[bool] = []
-    decode = conversation.decode
+    decode = take_in.decode
 
     def wait_for_loop(*args: object) -> object:
         loop_moved = threading.Event()
@@ -147,7 +147,7 @@ def test_the_loop_goes_on_while_a_large_request_is_converted(monkeypatch: pytest
         faultline(say(200, b"{}")) as line,
         open_house(upstream("up", "openai_chat", line.url, models=("m",))) as house,
     ):
-        monkeypatch.setattr(conversation, "decode", wait_for_loop)
+        monkeypatch.setattr(take_in, "decode", wait_for_loop)
         post(house, "openai_chat", ask("openai_chat", "x" * (BIG_BYTES + 1)))
     assert seen == [True]
 

@@ -96,7 +96,7 @@ def constants_of(path: Path) -> set[str]:
 # What a search of traffic composes are constants, too, and columns that its patterns name: `read_search`.
 COMPOSED = {
     "ledger.py": {"_SCHEMA", "_SUM", "_INSERT", "_INSERT_MANY", "statement"},
-    "traffic_store.py": {"_SCHEMA", "_INSERT", "statement"},
+    "traffic_store.py": {"_SCHEMA", "_INSERT", "_INSERT_MANY", "statement"},
 }
 
 

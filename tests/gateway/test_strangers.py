@@ -279,7 +279,7 @@ def test_an_assistants_turn_is_an_item_that_says_its_type(providers: StrictProvi
 
 
 @pytest.mark.parametrize(("kind", "advised"), [("vllm", False), ("llamacpp", False), ("openai", True)])
-def test_a_server_of_ones_own_is_not_said_to_lack_a_key(kind: str, advised: bool) -> None:
+def test_a_server_on_this_machine_is_not_reported_to_lack_a_key(kind: str, advised: bool) -> None:
     spec = upstream("far", "openai_chat", "http://models.example:8000/v1", kind=kind, keys=())
     assert (missing_key(spec) is not None) is advised
 

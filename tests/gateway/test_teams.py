@@ -3,9 +3,11 @@
 import asyncio
 import json
 import socket
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,16 +30,17 @@ from dragoman.gateway.access.charge import KeyLimits
 from dragoman.gateway.config.load import read_settings
 from dragoman.gateway.config.mcp import McpSettings
 from dragoman.gateway.config.teams import BudgetSettings, LedgerSettings, TeamSettings
+from dragoman.gateway.process.shared_limits import SharedLimits, SharedMemory
 from dragoman.gateway.stores.keys import KeyChange, KeyRow
 from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
 from dragoman.mcp.toolbox import McpToolbox
 from dragoman.model.messages import ToolCall
-from dragoman.upstream.shared_limits import SharedLimits, SharedMemory
+from dragoman.upstream.admission import AdmissionWaiter, ProcessLimits
 from tests.gateway.house import Script, faultline, open_house, say, stream, upstream
 from tests.gateway.test_faults import DONE, chunk
 from tests.gateway.web import Got, get, post
 from tests.mcp.servers import bad
-from tests.waiting import wait_until
+from tests.waiting import NEVER_S, wait_until
 
 PRICES = {"*": read_price({"input": 1000, "output": 1000})}
 ANSWER = {
@@ -276,6 +279,25 @@ def test_a_keys_limit_holds_over_all_workers() -> None:
         return [await ask(workers[i % 4]) for i in range(20)]
 
     assert sum(asyncio.run(ask_all())) == 5
+
+
+def test_the_keys_of_a_team_wait_in_one_queue() -> None:
+    """Each key has an account of its own for its team. With the queue opened anew at every change of key, a limit that
+    is kept elsewhere was registered anew for each request."""
+    opened: list[str] = []
+
+    class Counted(ProcessLimits):
+        def open_queue(self, name: str, label: str, **numbers: Any) -> AdmissionWaiter:
+            opened.append(name)
+            return super().open_queue(name, label, **numbers)
+
+    limits = KeyLimits(Counted(time.monotonic), time.monotonic)
+    ada, bob = (make_holder(key, key, Grant(), team="web", team_grant=Grant(rpm=100)) for key in ("ada", "bob"))
+    for holder in (ada, bob, ada, bob):
+        limits._find(holder.limited[0])
+    assert opened == ["team:web"]
+    limits._find(make_holder("ada", "ada", Grant(), team="web", team_grant=Grant(rpm=9)).limited[0])
+    assert opened == ["team:web"] * 2, "its limit has changed"
 
 
 def test_a_team_over_its_limit_costs_its_keys_nothing(office: Open, store: SqliteKeyStore) -> None:
@@ -616,6 +638,24 @@ def test_a_budget_that_cannot_be_checked_is_a_503_and_the_log_says_why(
     assert "database is locked" in caplog.text
 
 
+def test_a_file_of_budgets_that_another_process_holds_delays_a_request_and_refuses_none(
+    office: Open, store: SqliteKeyStore
+) -> None:
+    """It was a 503 after two seconds, in which the gateway answered nothing else."""
+    ada, bob = store.new("ada", grant=Grant(budget="9 USD/day")), store.new("bob")
+    with office() as here, closing(sqlite3.connect(here.folder / "budgets.db", isolation_level=None)) as other:
+        SqliteBudgets(here.folder / "budgets.db").read([])
+        other.execute("begin immediate")
+        got: list[int] = []
+        waiting = threading.Thread(target=lambda: got.append(chat(here.url, ada).status))
+        waiting.start()
+        assert chat(here.url, bob).status == 200, "a key without a budget does not wait"
+        assert not got
+        other.execute("commit")
+        waiting.join(NEVER_S)
+        assert got == [200]
+
+
 def test_the_webhook_hears_of_a_soft_limit_once(office: Open, store: SqliteKeyStore) -> None:
     key = store.new("ada", grant=Grant(budget="1 USD/day", soft=1))
     with faultline(*[say(204, b"")] * 9) as hook, office(budgets=BudgetSettings(webhook=f"{hook.url}/x")) as here:
@@ -631,7 +671,7 @@ def test_the_webhook_hears_of_a_soft_limit_once(office: Open, store: SqliteKeySt
     assert told[0]["text"].startswith("the key ada has spent 0.015 of 1 USD/day, until ")
 
 
-def test_the_webhook_is_told_again_after_an_error(
+def test_the_webhook_gets_the_message_again_after_an_error(
     office: Open, store: SqliteKeyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webhook, "PAUSES_S", (0.0,))

@@ -85,6 +85,33 @@ def test_the_newest_rows_of_the_last_days_stay() -> None:
     store.close()
 
 
+def test_rows_in_packs_and_single_rows_are_counted_on(tmp_path: Path) -> None:
+    one, other = [TrafficStore(tmp_path / "traffic.db", keep_days=0, most=1000) for _ in range(2)]
+    lasts = [
+        store.add(make_rows(count), now_ms=0) for store, count in ((one, 200), (other, 3), (one, 150), (other, 30))
+    ]
+    assert lasts == [200, 203, 353, 383]
+    assert other.last() == 383
+    rows, _ = other.page(Search(), None, 1000)
+    assert [row.seq for row in rows] == list(range(383, 0, -1))
+    assert [row.id for row in rows[::-1][200:204]] == ["r0", "r1", "r2", "r0"]
+    assert one.page(Search(), None, 1000) == (rows, None)
+    one.close()
+    other.close()
+
+
+def test_packs_become_rows_when_there_is_little_to_do() -> None:
+    store = TrafficStore(None, keep_days=0, most=100_000)
+    for _ in range(30):
+        store.add(make_rows(100), now_ms=0)
+    assert store._run(lambda db: db.execute("select count(*) from traffic").fetchone()[0]) == 0
+    store.add(make_rows(1), now_ms=0)
+    store.add(make_rows(1), now_ms=0)
+    assert store._run(lambda db: db.execute("select count(*) from packs").fetchone()[0]) == 0
+    assert store.count(Search()) == 3002
+    store.close()
+
+
 def test_a_page_begins_where_the_one_before_ended() -> None:
     store = TrafficStore(None, keep_days=0, most=10_000)
     store.add(make_rows(2500), now_ms=0)
@@ -142,7 +169,7 @@ def test_minutes_have_a_histogram_of_first_bytes() -> None:
     store.close()
 
 
-def test_new_rows_are_told_as_they_come() -> None:
+def test_new_rows_are_sent_as_they_come() -> None:
     with open_house() as house:
         ask(house.url, "old")
         last = get(house.url, "/admin/v1/traffic").json["last"]
@@ -162,7 +189,7 @@ def test_new_rows_are_told_as_they_come() -> None:
         wait_until(lambda: not house.gateway.traffic._readers)
 
 
-def test_rows_of_other_workers_are_told_too() -> None:
+def test_rows_of_other_workers_are_sent_too() -> None:
     with open_house() as house:
         house.gateway.traffic.shared = True
         live = HTTPConnection("127.0.0.1", house.port, timeout=NEVER_S)
@@ -180,7 +207,7 @@ def test_rows_of_other_workers_are_told_too() -> None:
         live.close()
 
 
-def test_rows_between_a_page_and_the_stream_are_told_first() -> None:
+def test_rows_between_a_page_and_the_stream_are_sent_first() -> None:
     with open_house() as house:
         ask(house.url, "one")
         ask(house.url, "two")

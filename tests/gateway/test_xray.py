@@ -86,7 +86,7 @@ def test_an_empty_list_says_how_to_fill_it() -> None:
         assert "x-dragoman-xray: 1" in look(get(house.url, "/xray", BROWSER)).text
 
 
-def test_a_request_is_written_out_when_somebody_looks_and_a_long_one_is_only_counted() -> None:
+def test_a_kept_request_becomes_text_only_when_it_is_shown_and_a_long_one_is_only_counted() -> None:
     with (
         serve("anthropic", key=CANARY) as provider,
         open_house(upstream("far", "anthropic", provider.base_url, models=("m",)), xray_keep=5) as house,

@@ -470,7 +470,11 @@ FEW: tuple[Any, ...] = (None, 0, 1, "", "x", [], {}, [{}])
 
 # Frames of servers, beside those that our own encoders write: (what stands in our frame, what stands there instead)
 SPELLINGS: dict[str, tuple[tuple[bytes, bytes], ...]] = {
-    "openai_chat": ((b',"choices":', b',"usage":null,"choices":'),),
+    "openai_chat": (
+        (b',"choices":', b',"usage":null,"choices":'),
+        (b'"reasoning_content":"m"', b'"reasoning_details":[{"type":"reasoning.text","text":"m","index":0}]'),
+        (b'"function":{"name":"f","arguments":""}', b'"custom":{"name":"f","input":""}'),
+    ),
     "gemini": ((b'"index":0', b'"index":0,"tokenCount":1'),),
 }
 

@@ -8,14 +8,16 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from dragoman.convert import Converted, convert, convert_reply, convert_stream
+from dragoman.dialects import find_dialect
 from dragoman.errors import DragomanError
 from dragoman.framing.sse import SseDecoder
-from dragoman.jsontypes import check_keys, dump_json
+from dragoman.jsontypes import check_keys, dump_json, load_object
 from dragoman.model.messages import ToolCall
 from dragoman.model.reply import Choice, Finish, Reply
 from dragoman.model.request import CustomTool, Tool
 from dragoman.notes import Notes
 from dragoman.reasoning_state.envelope import DEFAULT_KEY, CarriedState, wrap_state
+from dragoman.wire import WireRequest
 from tests.laws import near_misses
 from tests.laws.near_misses import DIALECTS
 from tests.laws.snapshot.ways import DOORS, answer_request, read_request, send_request
@@ -61,6 +63,10 @@ ID_AGAIN = {  # as some servers count the calls of each answer anew
         * 2,
     ],
 }
+# A tool that has tools.
+_FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
+_GROUP = {"type": "namespace", "name": "n", "tools": [_FUNCTION]}
+GROUPED = {"openai_responses": [dump_json({"model": "m", "input": "hi", "tools": [_GROUP]})]}
 PATHS = {**DOORS, "gemini": "/v1beta/models/m:generateContent"}
 
 
@@ -89,11 +95,20 @@ def show(made: Converted) -> tuple[object, ...]:
 
 
 def read_requests(name: str) -> Iterator[Try]:
-    for body in near_misses.bent_requests(name):
+    for body in (*near_misses.bent_requests(name), *GROUPED.get(name, ())):
         for target in ("canonical", name):
             yield lambda b=body, to=target: show(  # type: ignore[misc]
                 convert(b, to=to, source=name, path=PATHS[name], mend=to == name)
             )
+        if find_dialect(name).read_turns is not None:
+            yield partial(read_each_block, body, name)
+
+
+def read_each_block(body: bytes, name: str) -> object:
+    """As `decode_request` reads turns that were not read in one step."""
+    notes = Notes()
+    wire = WireRequest(body=load_object(body), path=PATHS[name])
+    return find_dialect(name).decode_request(wire, notes), list(notes)
 
 
 def write_requests(name: str) -> Iterator[Try]:

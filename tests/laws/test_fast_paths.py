@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from dragoman.convert import convert, convert_reply
 from dragoman.dialects import find_dialect
 from dragoman.exchange import read_request as read_wire
-from dragoman.gateway.stream_writer import leave_out_usage, until_end
+from dragoman.gateway.passed_frames import leave_out_usage, until_end
 from dragoman.jsontypes import dump_json
 from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply
@@ -58,6 +58,7 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "chat choice": ("read replies openai_chat",),
     "chat call": ("read requests openai_chat",),
     "chat text block": ("read requests openai_chat",),
+    "few settings": ("read requests anthropic",),
     "no settings": ("read requests openai_chat",),
     "chat turn": ("read requests openai_chat",),
     "gemini part": ("read requests gemini",),
@@ -71,6 +72,7 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "responses tool": ("read requests openai_responses",),
     # a usual turn or part, written
     "anthropic text, written": ("write requests anthropic",),
+    "responses functions": ("write requests openai_responses", "read requests openai_responses"),
     "chat answer, written": ("write requests openai_chat", "write replies openai_chat"),
     "ollama result, written": ("write requests ollama",),
     "frequent turn": WRITTEN,
@@ -83,9 +85,11 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "chat text": ("read streams openai_chat",),
     "gemini delta": ("read streams gemini",),
     "gemini delta, written": ("write streams gemini",),
+    "gemini delta, held": ("write streams gemini",),
     "gemini text": ("read streams gemini",),
     "gemini text part": ("read streams gemini",),
     "ollama delta, written": ("write streams ollama",),
+    "ollama delta, held": ("write streams ollama",),
     "ollama line": ("read streams ollama",),
     "ollama delta": ("read streams ollama",),
     "responses delta": ("read streams openai_responses",),
@@ -103,7 +107,7 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "named results": ("send requests any",),
     "marks found before": ("send requests any",),
     "names of calls": ("send requests any",),
-    "names of tools": ("send requests any",),
+    "named before": ("send requests any",),
     "no billing": ("send requests any",),
     "no media": ("send requests any",),
     "no media in results": ("send requests any",),
@@ -138,7 +142,11 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "tools known": (),  # test_known_tools.py
     "long lists": (),  # tests/test_jsontypes.py
     "usual turns": (),  # test_usual_turns.py
-    "printable head": (),  # test_request.py
+    "usual turns, packed": (),  # test_own_body.py
+    "tools known, packed": (),  # test_own_body.py
+    "tools again, copied": (),  # test_own_body.py
+    "tools of a prompt": (),  # test_known_prompts.py
+    "plain head": (),  # test_request.py
     "anthropic run": (),  # test_text_runs.py
     "chat run": (),
     "gemini run": (),
@@ -148,10 +156,14 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "plain run": (),
     "responses run": (),
     "plain reply": (),  # test_plain_replies.py
+    "usual reply": (),  # test_usual_replies.py
     "plain request": (),  # test_plain_requests.py
     "known head": (),  # test_repeated_heads.py
     "judged head": (),  # test_repeated_heads.py
     "plain way": (),  # tests/gateway/test_plain_way.py
+    "written head": (),  # the same
+    "only key": (),  # tests/upstream/test_breaker.py
+    "no limits": (),  # tests/upstream/test_admission.py
 }
 
 
@@ -340,7 +352,6 @@ def test_the_usage_of_a_stream_is_found_with_and_without_its_mark(frames: list[b
 # Conditions that never decide alone, and why they are there.
 IMPLIED: dict[str, tuple[str, ...]] = {
     "chat answer, written": ("isinstance(only, Text)",),  # a plain part is a text; the type checker does not know it
-    "chat delta": ("turn.text is not None",),  # a chunk that ends the text also ends the template; for the type checker
     "gemini delta": ("choice is not None",),  # there is no text without a choice; for the type checker
     "responses item": ("kind is None",),  # an item of two keys with a type has no role or no content
     "results apart": ("message.role != 'user'", "len(message.parts) < 2"),  # no other turn has results; no single part

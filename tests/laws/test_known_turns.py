@@ -17,9 +17,9 @@ from dragoman.dialects import find_dialect
 from dragoman.errors import DragomanError
 from dragoman.exchange import ClientRequest, UpstreamCall
 from dragoman.gateway.config.settings import RequestLimits
-from dragoman.gateway.conversation import decode, decode_all_turns, decode_turns
 from dragoman.gateway.http import HttpRequest
 from dragoman.gateway.scope import Scope
+from dragoman.gateway.take_in import decode, decode_all_turns, decode_turns
 from dragoman.known_turns.history import History, KnownTurns
 from dragoman.known_turns.read import find_cuts
 from dragoman.known_turns.tools import KnownTools
@@ -320,3 +320,19 @@ def test_the_same_request_again_is_known_but_for_its_last_turn() -> None:
     for _ in range(3):
         client.ask({**ahead, "messages": talk.turns, **after}, "openai/gpt-4o")
     assert client.read == client.short == 2
+
+
+@pytest.mark.parametrize("dialect", CLIENTS)
+def test_a_new_answer_of_which_nothing_is_left_joins_the_turns_around_it(dialect: str) -> None:
+    """Its only call has no result, so it is left out, and the user's turns before and behind it become one."""
+    client = Client(dialect)
+    talk = grow(dialect, client, 8, "openai/gpt-4o")
+    ahead, after = settings(dialect, Random(0))  # noqa: S311
+    client.ask({**ahead, "messages": talk.turns, **after}, "openai/gpt-4o")
+    talk._add_chat(["lost"]) if talk.chat else talk._add_anthropic(["lost"])
+    talk.turns[-1] = {"role": "user", "content": "I changed my mind."}
+    if not talk.chat:
+        talk.turns[-2]["content"] = talk.turns[-2]["content"][-1:]
+    else:
+        talk.turns[-2]["content"] = None
+    client.ask({**ahead, "messages": talk.turns, **after}, *SERVERS[::9], "anthropic/claude-sonnet-4-5")

@@ -101,7 +101,7 @@ TOLD_AGAIN = {
 }
 
 
-def test_every_event_of_a_responses_stream_is_read_or_told_again() -> None:
+def test_every_event_of_a_responses_stream_is_read_or_repeated_at_its_end() -> None:
     union = get_args(get_args(ResponseStreamEvent)[0])
     kinds = {get_args(event.model_fields["type"].annotation)[0] for event in union}
     read = set(re.findall(r'"((?:response\.[a-z_.]+)|error)"', (SECOND / "streams.py").read_text("utf-8")))
@@ -315,7 +315,7 @@ def test_each_kind_of_source_that_gemini_cites_is_cited(kind: str, to: str) -> N
     assert lost_facts("gemini", to, "reply", body, bare, ())
 
 
-def test_counts_that_come_first_are_told_first() -> None:
+def test_counts_that_come_first_are_passed_on_first() -> None:
     """Anthropic's clients read the tokens of a prompt from the first event. Gemini tells them in each of its own."""
     first = {"candidates": [{"content": {"role": "model", "parts": [{"text": "sn"}]}}]}
     last = {"candidates": [{"content": {"role": "model", "parts": [{"text": "ow"}]}, "finishReason": "STOP"}]}

@@ -3,19 +3,24 @@ one, to the byte: on recorded streams in pieces of any size, and on texts that a
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, cast
 
 import pytest
 
 from dragoman.dialects import find_dialect
 from dragoman.dialects._base import TextEncoder
-from dragoman.framing.templates import DeltaTemplate
+from dragoman.framing.templates import DeltaTemplate, LearntDelta
 from dragoman.gateway.splice import Splice
 from dragoman.gateway.stream_writer import join_texts
 from dragoman.jsontypes import dump_json, load_json
-from dragoman.model.events import Event, PartDelta, TextRun
+from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyStart, TextRun
+from dragoman.model.messages import Part, Reasoning, Text, ToolCall
+from dragoman.model.reply import Finish, Usage
 from dragoman.notes import Notes
-from dragoman.passes.emulate import Undo
+from dragoman.passes.emulate import NOTHING_TO_UNDO, Undo
+from dragoman.passes.rename import Renames
+from dragoman.passes.server_tools.mcp_servers import McpReturn
 from dragoman.upstream.answer import is_run
 from dragoman.way_back import StreamReader, WayBack
 from tests.laws.snapshot.ways import DIALECTS, talks
@@ -58,7 +63,7 @@ START = {
     b'"content_block":{"type":"text","text":""}}\n\n',
 }
 SPOKEN = ("anthropic", "openai_chat", "openai_responses")  # most recordings are theirs
-SPLICED = ("anthropic", "ollama", "openai_chat")
+SPLICED = sorted(FRAME)
 WRITERS = [name for name in DIALECTS if find_dialect(name).writes_runs]
 
 
@@ -79,10 +84,12 @@ def pieces_of(data: bytes, size: int) -> Iterator[bytes]:
         yield end.join(frames[at : at + size]) + (b"" if last else end)
 
 
-def write(source: str, to: str, pieces: list[bytes], *, join: bool) -> tuple[bytes, list[Event], int]:
+def write(
+    source: str, to: str, pieces: list[bytes], *, join: bool, undo: Undo = NOTHING_TO_UNDO
+) -> tuple[bytes, list[Event], int]:
     """The bytes, the events with every run taken apart, and how many runs there were."""
     notes = Notes()
-    reader = StreamReader(find_dialect(source), notes, WayBack(notes=notes, undo=Undo()))
+    reader = StreamReader(find_dialect(source), notes, WayBack(notes=notes, undo=undo))
     encoder = find_dialect(to).stream_encoder(Notes(), None)
     if join:
         reader.join()
@@ -153,9 +160,6 @@ def test_deltas_that_come_together_are_a_run(source: str) -> None:
 @pytest.mark.parametrize("to", WRITERS)
 def test_a_run_that_opens_its_text_or_waits_for_another_part_is_taken_apart(to: str) -> None:
     """Chat's first words may come as a run; Anthropic's blocks follow one another."""
-    from dragoman.model.events import PartEnd, PartStart, ReplyStart
-    from dragoman.model.messages import Text
-
     run = TextRun(index=1, text="ab", pieces=[b"a", b"b"])
     start: list[Event] = [ReplyStart(id="r", model="m", created=1), PartStart(index=0, part=Text(text=""))]
     rest: list[Event] = [PartEnd(index=0), PartEnd(index=1)]
@@ -188,6 +192,22 @@ def test_a_value_that_differs_in_each_frame_is_no_hindrance(source: str) -> None
             assert run_or_error(source, "openai_chat", whole, join=True) == run_or_error(
                 source, "openai_chat", whole, join=False
             ), bad
+
+
+@pytest.mark.parametrize("source", sorted(VARYING))
+def test_what_frames_say_beside_their_text_is_known_at_the_end_of_a_splice(source: str) -> None:
+    """Gemini's counts, for example: those of the last frame are the answer's, also if only a splice has seen it."""
+    plain, (old, new) = FRAME[source] % b'"word "', VARYING[source]
+    frames = [plain.replace(old, new % (at, at + 4)) for at in range(1, 9)]
+    end = FRAME["gemini"].replace(b'"index":0', b'"finishReason":"STOP","index":0') % b'""'
+    pieces = [START[source], plain, *frames, *([end] if source == "gemini" else ())]
+    pieces[-1] = pieces[-1].replace(b'"usageMetadata"', b'"_"') if source == "gemini" else pieces[-1]
+    for to in WRITERS:
+        out, count, _ = splice(source, to, pieces)
+        assert out == write(source, to, pieces, join=False)[0]
+        assert count >= 6
+        if source == "gemini" and to == "anthropic":
+            assert b'"output_tokens":8' in out
 
 
 def test_readers_that_look_for_words_join_nothing() -> None:
@@ -237,18 +257,20 @@ class Client:
     def is_ready(self) -> bool:
         return self.ready
 
+    def say(self, index: int, text: str) -> None:
+        self.said.append(PartDelta(index=index, text=text))
+
     def put(self, data: bytes) -> None:
         self.out.append(data)
 
-    def note_said(self, index: int, text: str) -> None:
-        self.said.append(PartDelta(index=index, text=text))
 
-
-def splice(source: str, to: str | None, pieces: list[bytes]) -> tuple[bytes, int, list[Event]]:
+def splice(
+    source: str, to: str | None, pieces: list[bytes], undo: Undo = NOTHING_TO_UNDO
+) -> tuple[bytes, int, list[Event]]:
     """What the client gets if each piece is spliced that can be, how many were, and what was said beside. `to`: None if
     the client gets the provider's bytes."""
     notes, client = Notes(), Client()
-    reader = StreamReader(find_dialect(source), notes, WayBack(notes=notes, undo=Undo()))
+    reader = StreamReader(find_dialect(source), notes, WayBack(notes=notes, undo=undo))
     encoder = find_dialect(to or source).stream_encoder(Notes(), None)
     reader.join()
     short: Splice | None = None
@@ -258,11 +280,11 @@ def splice(source: str, to: str | None, pieces: list[bytes]) -> tuple[bytes, int
         short, events = None, reader.feed(piece)
         client.put(encoder.feed(events) if to is not None else piece)
         client.said += events
-        found = reader.open_text() if is_run(events) else None
-        if found is not None and isinstance(encoder, TextEncoder):
-            there = encoder.open_text(found[1]) if to is not None else None
-            if there is not None or to is None:
-                short = Splice(client, cast(Any, client), client, found[1], found[0], there)
+        found = reader.learnt() if is_run(events) else None
+        if found is not None:
+            write = cast(TextEncoder, encoder).open_text(found.index) if to is not None else None
+            if write is not None or to is None:
+                short = Splice(client, cast(Any, client), client, found, write, partial(client.say, found.index))
     rest = reader.close()
     if to is not None:
         client.put(encoder.feed(rest) + encoder.close())
@@ -322,5 +344,126 @@ def test_a_client_that_does_not_read_is_not_written_to() -> None:
     client, template = Client(), DeltaTemplate()
     client.ready = False
     assert template.learn(b'data: {"text":"x"}', b'"text"', "x")
-    assert not Splice(client, cast(Any, client), client, 0, template, None).take(b'data: {"text":"word"}\n\n')
+    learnt = LearntDelta(template, 0)
+    assert not Splice(client, cast(Any, client), client, learnt, None).take(b'data: {"text":"word"}\n\n')
     assert client.out == []
+
+
+# ---------------------------------------------------------------- arguments and thoughts
+
+PLAIN_WORDS = [f"word{number} " for number in range(12)]
+ARGUMENTS = {
+    "plain": ['{"path":"', *PLAIN_WORDS, '"}'],
+    "code": ['{"', "code", '":"', "if a:\\n", "    b", ' = \\"', "c", '\\"', "\\\\", "n", '", "n', '": [1,', "2", "]}"],
+    "nested": ['{"a": {"b": [', "1, ", "2", '], "c": "', "é", "世界 😀", '"', "}", "}"],
+    "in two halves": ['{"a":"x', "\\", "n", "\\", '"', '"', "}"],
+    "not closed": ['{"a":"', *PLAIN_WORDS, '"'],
+    "cut in a string": ['{"a":"', *PLAIN_WORDS],
+    "twice": ['{"a":"', *PLAIN_WORDS, '"}', '{"a":"', *PLAIN_WORDS, '"}'],
+    "words around": ["Sure: ", '{"a":"', *PLAIN_WORDS, '"} ', "done"],
+    "a letter": ['{"a":"', *PLAIN_WORDS, '",', "oops", "}"],
+    "fenced": ["```json\n", '{"a":"', *PLAIN_WORDS, '"}', "\n```"],
+    "nothing": [],
+}
+
+
+def frames_of(source: str, parts: list[tuple[Part, list[str]]]) -> list[bytes]:
+    """A stream as our encoder writes it: one delta in each frame."""
+    events: list[Event] = [ReplyStart(id="r", model="m", created=1)]
+    for index, (part, texts) in enumerate(parts):
+        events.append(PartStart(index=index, part=part))
+        events += [PartDelta(index=index, text=text) for text in texts]
+        events.append(PartEnd(index=index))
+    called = any(type(part) is ToolCall for part, _ in parts)
+    finish = Finish(reason="tool_call" if called else "stop")
+    events.append(ReplyEnd(finishes=(finish,), usage=Usage(input=1, output=2)))
+    encoder = find_dialect(source).stream_encoder(Notes(), None)
+    return [frame for frame in [*(encoder.feed([event]) for event in events), encoder.close()] if frame]
+
+
+def check_spliced(source: str, frames: list[bytes], size: int, undo: Undo = NOTHING_TO_UNDO) -> int:
+    """Compares every way to write a stream. How many deltas were spliced, over all targets."""
+    pieces = [b"".join(frames[at : at + size]) for at in range(0, len(frames), size)]
+    spliced = 0
+    for to in WRITERS:
+        slow, events, _ = write(source, to, pieces, join=False, undo=undo)
+        assert write(source, to, pieces, join=True, undo=undo)[:2] == (slow, events), to
+        out, count, _ = splice(source, to, pieces, undo)
+        assert out == slow, to
+        spliced += count
+    return spliced
+
+
+@pytest.mark.parametrize("case", ARGUMENTS)
+@pytest.mark.parametrize("source", SPOKEN)
+def test_arguments_of_calls_are_spliced_as_they_are_written(source: str, case: str) -> None:
+    call = ToolCall(id="call_1", name="f", arguments="")
+    other = ToolCall(id="call_2", name="g", arguments="")
+    text = (Text(text=""), PLAIN_WORDS[:4])
+    parts: list[tuple[Part, list[str]]] = [text, (call, ARGUMENTS[case]), (other, ARGUMENTS["plain"])]
+    spliced = sum(check_spliced(source, frames_of(source, parts), size) for size in (1, 2, 3, 5, 100))
+    assert spliced > 30
+
+
+@pytest.mark.parametrize("source", sorted(FRAME))
+def test_thoughts_are_spliced_as_they_are_written(source: str) -> None:
+    thought = Reasoning(text="", summary=source in ("openai_responses", "gemini"))
+    odd = ["a\n", "é", '"', "\\", "<", "\u2028"]
+    parts: list[tuple[Part, list[str]]] = [
+        (thought, [*PLAIN_WORDS, *odd, *PLAIN_WORDS]),
+        (Text(text=""), PLAIN_WORDS),
+    ]
+    spliced = sum(check_spliced(source, frames_of(source, parts), size) for size in (1, 2, 3, 5, 100))
+    assert spliced > 300
+
+
+UNDONE = {
+    "a freeform tool, as for Codex": Undo(custom=frozenset({"f"})),
+    "a stop that comes": Undo(stops=("word9", "nothing")),
+    "a stop that does not come": Undo(stops=("nothing",)),
+    "a tool for JSON": Undo(json_tool="f"),
+    "renamed arguments": Undo(renames=Renames(properties={"f": {"path": "file"}})),
+}
+
+
+@pytest.mark.parametrize("case", UNDONE)
+def test_parts_that_are_put_right_are_taken_apart_and_the_others_are_spliced(case: str) -> None:
+    calls = [ToolCall(id=f"call_{name}", name=name, arguments="") for name in "fg"]
+    parts: list[tuple[Part, list[str]]] = [(call, ARGUMENTS["plain"]) for call in calls]
+    parts[:0] = [(Text(text=""), PLAIN_WORDS)]
+    spliced = 0
+    for source in SPOKEN:
+        frames = frames_of(source, parts)
+        spliced += sum(check_spliced(source, frames, size, UNDONE[case]) for size in (1, 2, 3, 5, 100))
+    assert spliced > 100 or (case == "a stop that comes" and not spliced)
+
+
+def test_calls_that_grow_by_turns_are_spliced_as_they_are_written() -> None:
+    def fragment(index: int, more: dict[str, object]) -> bytes:
+        entry = {"index": index, **more}
+        choice = {"index": 0, "delta": {"tool_calls": [entry]}, "logprobs": None, "finish_reason": None}
+        base = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+        return b"data: %b\n\n" % dump_json({**base, "choices": [choice]})
+
+    def grow(index: int, text: str) -> bytes:
+        return fragment(index, {"function": {"arguments": text}})
+
+    starts = [
+        fragment(i, {"id": f"call_{i}", "type": "function", "function": {"name": "f", "arguments": ""}}) for i in (0, 1)
+    ]
+    words = [grow(i, text) for texts in zip(PLAIN_WORDS, PLAIN_WORDS, strict=True) for i, text in enumerate(texts)]
+    frames = [START["openai_chat"], *starts, grow(0, '{"a":"'), grow(1, '{"a":"'), *words, *words[::2], *words[1::2]]
+    frames += [grow(0, '"}'), grow(1, '"}'), words[0], grow(7, "?"), words[1]]
+    for size in (1, 2, 7):
+        check_spliced("openai_chat", frames, size)
+
+
+def test_a_text_behind_a_call_of_a_provider_s_mcp_server_is_not_joined() -> None:
+    """The parts get new numbers there, which a run would not have."""
+    notes = Notes()
+    way_back = WayBack(notes=notes, undo=Undo(mcp=McpReturn(dialect="anthropic")))
+    reader = StreamReader(find_dialect("openai_chat"), notes, way_back)
+    reader.join()
+    plain = FRAME["openai_chat"] % b'"word "'
+    events = [event for piece in (START["openai_chat"], plain * 2, plain * 3) for event in reader.feed(piece)]
+    assert not any(type(event) is TextRun for event in events)

@@ -21,7 +21,20 @@ READERS = [name for name in NAMES if find_dialect(name).read_turns is not None]
 MARK = {"cache_control": {"type": "ephemeral"}}
 LONG_MARK = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
 CALL = {"type": "tool_use", "id": "a", "name": "f", "input": {"x": [1, 2.5, None, {"y": "\u00e9"}], "": 10**30}}
+CHAT_CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
 TURNS: dict[str, list[dict[str, Any]]] = {
+    "openai_chat": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": "hi"},
+        {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+        {"role": "system", "content": [{"type": "text", "text": ""}]},
+        {"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "text", "text": "and"}]},
+        {"role": "assistant", "content": "so"},
+        {"role": "assistant", "content": "so", "tool_calls": [CHAT_CALL]},
+        {"role": "assistant", "content": None, "tool_calls": [CHAT_CALL, {**CHAT_CALL, "id": "b"}]},
+        {"role": "tool", "tool_call_id": "a", "content": "r"},
+    ],
     "anthropic": [
         {"role": "user", "content": "hi"},
         {"role": "user", "content": ""},

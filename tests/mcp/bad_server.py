@@ -96,6 +96,8 @@ def call_tool(call: Any) -> None:
         case "many":
             while True:
                 say({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}})
+        case "values":
+            answer(call, {"content": [], "structuredContent": {"rows": [[i] for i in range(100_000)]}})
         case "noise":
             while True:
                 sys.stdout.write("DEBUG nothing to see here\n")

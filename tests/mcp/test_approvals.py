@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.mcp.approvals import Approvals
+from dragoman.mcp.approvals import MAX_APPROVALS, Approvals
 from dragoman.mcp.spec import ServerSpec
 from dragoman.mcp.tool_listing import ListedTool
 
@@ -39,3 +39,15 @@ def test_a_file_that_vanished_approves_nothing_new_while_it_runs(tmp_path: Path)
     running.check(SERVER, tools("good"))
     path.unlink()
     assert running.check(SERVER, tools("evil"))[0] == {"work"}
+
+
+def test_a_server_that_makes_up_names_without_end_fills_no_file(tmp_path: Path) -> None:
+    running = Approvals(tmp_path / "mcp-tools.json")
+    running.check(SERVER, tools("good"))
+    for round_ in range(10):
+        names = [f"tool{round_}-{number}" for number in range(500)]
+        listed = {name: ListedTool(name=name, description="", schema={}) for name in names}
+        running.check(SERVER, {**tools("good"), **listed})
+    kept = running._approved
+    assert all(len(rows) <= MAX_APPROVALS for rows in kept.values())
+    assert running.check(SERVER, tools("evil"))[0] == {"work"}, "what was approved stays"

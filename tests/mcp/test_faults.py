@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from dragoman.mcp import connection, stdio
-from dragoman.mcp.spec import CONNECT_S, TOOL_S
+from dragoman.mcp.spec import CONNECT_S, MAX_MESSAGE_VALUES, TOOL_S
 from dragoman.mcp.stdio import MAX_LINE_BYTES
 from tests.mcp.servers import House, bad, gone, spec, words
-from tests.mcp.web_server import Said, Script, Seen, mcp, site
+from tests.mcp.web_server import TOOL, Said, Script, Seen, mcp, site
 from tests.waiting import until, until_said
 
 
@@ -154,6 +154,7 @@ def resident() -> int:
         ("long_line", f"a line of more than {MAX_LINE_BYTES} bytes"),
         ("many", "messages a second"),
         ("noise", "not JSON-RPC"),
+        ("values", f"more than {MAX_MESSAGE_VALUES} values"),
     ],
 )
 def test_f63_a_flood_ends_the_server_and_not_the_gateway(
@@ -318,7 +319,7 @@ def test_f65_an_error_of_the_tool_about_a_session_is_not_called_again(tmp_path: 
 
 
 @pytest.mark.parametrize("said", [without_id(400, -32602, "no such tool"), Said(400, b"no such tool\n")])
-def test_f65_the_reason_of_a_refused_call_is_told(said: Said, tmp_path: Path) -> None:
+def test_f65_the_reason_of_a_refused_call_is_in_the_message(said: Said, tmp_path: Path) -> None:
     with site(lambda seen: said if b"tools/call" in seen.body else None, mcp) as server:
         words, _ = asyncio.run(try_once(tmp_path, f"{server.url}/mcp"))
         assert "no such tool" in words
@@ -354,6 +355,66 @@ def test_f65_an_answer_that_is_too_large_or_compressed_is_refused(kind: str, tmp
         assert "done" not in said
         assert resident() - before < 40_000_000
         assert all(seen.headers.get("accept-encoding") == "identity" for seen in server.seen)
+
+
+def in_call(seen: Seen, method: str, result: Any, form: str = "json") -> Said | None:
+    """The answer to a call of a method."""
+    if method.encode() not in seen.body:
+        return None
+    body = json.dumps({"jsonrpc": "2.0", "id": json.loads(seen.body)["id"], "result": result}).encode()
+    if form == "json":
+        return Said(200, body)
+    return Said(200, b": hello\n\nevent: message\ndata: %s\n\n" % body, {"content-type": "text/event-stream"})
+
+
+PART = {"type": "text", "text": "x"}
+COSTLY: dict[str, tuple[str, Any]] = {
+    "values": ("tools/call", {"content": [], "structuredContent": {"rows": [[i] for i in range(100_000)]}}),
+    "parts": ("tools/call", {"content": [PART] * 20_000}),
+    "tools": ("tools/list", {"tools": [{**TOOL, "name": f"t{i}"} for i in range(10_000)]}),
+}
+
+
+@pytest.mark.parametrize("form", ["json", "events"])
+@pytest.mark.parametrize("kind", list(COSTLY))
+def test_f63_an_answer_of_too_many_values_is_not_decoded(
+    kind: str, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To decode it is one step, which keeps the loop from all others: a second for 300,000 values."""
+    monkeypatch.setattr(connection, "MARGIN_S", 0.05)
+    method, result = COSTLY[kind]
+    with site(lambda seen: in_call(seen, method, result, form), mcp) as server:
+        said, _ = asyncio.run(try_once(tmp_path, f"{server.url}/mcp", connect_s=20, timeout_s=20))
+        assert "done" not in said
+        assert len(said) < 1000
+
+
+def test_an_answer_of_many_values_in_its_texts_is_read(tmp_path: Path) -> None:
+    answer = {"content": [{"type": "text", "text": '"a":1,' * 50_000}, *[PART] * 1000]}
+    for form in ("json", "events"):
+        with site(lambda seen, form=form: in_call(seen, "tools/call", answer, form), mcp) as server:  # type: ignore[misc]
+            said, _ = asyncio.run(try_once(tmp_path, f"{server.url}/mcp"))
+            assert len(said) == 300_000 + 2 * 1000
+
+
+def test_f63_a_list_of_tools_is_bounded_over_all_its_pages(tmp_path: Path) -> None:
+    """A hundred pages of 7 MB took 1.6 GB, and one step of ten seconds."""
+    asked = []
+
+    def endless(seen: Seen) -> Said | None:
+        if b"tools/list" in seen.body:
+            asked.append(seen)
+        tool = {**TOOL, "name": f"tool{len(asked)}", "description": "d" * 300_000}
+        return in_call(seen, "tools/list", {"tools": [tool], "nextCursor": str(len(asked))})
+
+    async def run(url: str) -> None:
+        async with House(tmp_path, spec("ours", url=url)) as house:
+            assert len(await house.servers.make_toolbox().list_tools()) == 6
+            assert ("mcp_tools_left_out", {"server": "ours", "kept": 6}) in house.reports
+
+    with site(endless, mcp) as server:
+        asyncio.run(run(f"{server.url}/mcp"))
+    assert len(asked) == 7
 
 
 def test_f65_a_name_that_leads_to_this_machine_is_refused_where_that_is_not_allowed(tmp_path: Path) -> None:

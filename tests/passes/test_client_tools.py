@@ -5,7 +5,7 @@ from anthropic.types import beta
 
 import dragoman
 from dragoman.model.request import ServerTool
-from dragoman.passes.server_tools import CLIENT_TOOLS, read_client_tool
+from dragoman.passes.server_tools.tools import CLIENT_TOOLS, read_client_tool
 
 TARGETS = ("openai_chat", "openai_responses", "gemini", "ollama")
 TYPES = {

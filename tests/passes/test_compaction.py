@@ -40,7 +40,7 @@ def test_a_summary_behind_the_turns_that_it_summarizes_is_left_out(to: str) -> N
 
 
 @pytest.mark.parametrize("to", OTHERS)
-def test_a_summary_that_can_be_read_is_told(to: str) -> None:
+def test_a_summary_that_can_be_read_becomes_text(to: str) -> None:
     block = {"type": "compaction", "content": "they spoke of cats", "signature": "s"}
     converted = convert(asked({"role": "assistant", "content": [block]}), to=to, source="anthropic")
     assert "they spoke of cats" in str(converted.body)

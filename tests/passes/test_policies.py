@@ -92,7 +92,7 @@ def test_what_a_target_has_is_left_as_it_is(feature: Feature) -> None:
     assert [note.canonical for note in notes if note.kind != "repaired"] == []
 
 
-def test_a_picture_over_the_limit_of_bytes_is_told_in_words() -> None:
+def test_a_picture_over_the_limit_of_bytes_becomes_a_line_of_text() -> None:
     """Anthropic takes ten megabytes of base64. A larger picture stays in the history of an agent for good."""
     large = Image(data="A" * 10_485_764, media_type="image/png")
     notes = Notes()

@@ -18,8 +18,8 @@ from dragoman.notes import Notes
 from dragoman.passes.emulate import JSON_TOOL, Undo
 from dragoman.passes.prepare import legalise, prepare
 from dragoman.passes.rename import is_legal, rename_keys
-from dragoman.passes.schema_targets import LANGUAGES
-from dragoman.passes.schemas import adapt_schema
+from dragoman.passes.schemas.fit import adapt_schema
+from dragoman.passes.schemas.targets import LANGUAGES
 from dragoman.upstream.profiles import profile_for
 from tests.passes.short_forms import assistant, call, parts_of, result, talk, tool, user
 from tests.passes.wires import complain, write
@@ -91,7 +91,7 @@ def test_the_target_takes_it_and_the_second_time_nothing_changes(kind: str, mode
     assert legalise(request, profile, Notes()) == once
 
 
-def test_the_model_is_told_the_name() -> None:
+def test_the_model_gets_the_name() -> None:
     made = legalise(talk(user("q"), tools=(tool("find", SCHEMA),)), profile_for("gemini", "gemini-3-pro"), Notes())
     assert 'named \\"größe (cm)\\"' in dump_text(made.tools[0].parameters)  # type: ignore[index, union-attr]
 

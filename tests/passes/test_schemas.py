@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from dragoman.model.request import OutputFormat, Tool
 from dragoman.notes import Notes
 from dragoman.passes.profile import Profile
-from dragoman.passes.schema_targets import LANGUAGES, META
-from dragoman.passes.schemas import adapt_schema, adapt_schemas
+from dragoman.passes.schemas.fit import adapt_schema, adapt_schemas
+from dragoman.passes.schemas.targets import LANGUAGES, META
 from tests.examples import examples
 from tests.passes.short_forms import talk, tool, user
 

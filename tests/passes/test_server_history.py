@@ -12,7 +12,7 @@ from dragoman.model.messages import Opaque, Text, ToolResult
 from dragoman.notes import Notes
 from dragoman.passes.prepare import legalise
 from dragoman.passes.profile import Profile
-from dragoman.passes.server_history import LONGEST, tell_part, tell_server_history
+from dragoman.passes.server_tools.history import LONGEST, tell_part, tell_server_history
 from tests.examples import examples
 from tests.passes.short_forms import assistant, call, parts_of, result, talk, user
 from tests.recorded import cases, needs_corpus
@@ -116,7 +116,7 @@ TOLD: list[tuple[str, str, dict[str, Any], str | None]] = [
 
 
 @pytest.mark.parametrize(("dialect", "body", "told"), [case[1:] for case in TOLD], ids=[case[0] for case in TOLD])
-def test_a_part_is_told_in_words(dialect: str, body: dict[str, Any], told: str | None) -> None:
+def test_a_part_becomes_text(dialect: str, body: dict[str, Any], told: str | None) -> None:
     assert tell_part(Opaque(dialect=dialect, body=body)) == told
 
 
@@ -141,7 +141,7 @@ def test_a_long_result_is_shortened_and_says_so() -> None:
     assert (note.kind, note.where) == ("altered", "/messages/1/parts/0")
 
 
-def test_with_the_policy_drop_nothing_is_told() -> None:
+def test_with_the_policy_drop_the_history_stays_as_it_is() -> None:
     profile = Profile(kind="x", dialect="openai_chat", lacks=("server_tools",), policy={"server_tools": "drop"})
     request = _history(Opaque(dialect="anthropic", body=TOLD[0][2]))
     assert tell_server_history(request, profile, Notes()) is request
@@ -214,14 +214,14 @@ GIVEN: list[tuple[str, Opaque, str]] = [
 
 @pytest.mark.parametrize(("part", "told"), [row[1:] for row in GIVEN], ids=[row[0] for row in GIVEN])
 @pytest.mark.parametrize("name", ["openai_chat", "openai_responses", "gemini", "ollama"])
-def test_what_the_client_gave_to_read_is_told_whole(part: Opaque, told: str, name: str) -> None:
+def test_a_document_that_the_client_gave_becomes_whole_text(part: Opaque, told: str, name: str) -> None:
     notes = Notes()
     sent = tell_server_history(talk(user(part, "q")), find_dialect(name).profile, notes)
     assert [inner.text for inner in sent.messages[0].parts if isinstance(inner, Text)] == [told, "q"]
     assert [note.kind for note in notes] == ["altered"]
 
 
-def test_a_search_result_in_a_tools_result_is_told_there() -> None:
+def test_a_search_result_in_a_tools_result_becomes_text_there() -> None:
     request = talk(user("q"), assistant(call("a")), user(replace(result("a"), parts=(search_result("words"),))))
     sent = tell_server_history(request, find_dialect("openai_chat").profile, Notes())
     (found,) = parts_of(sent, ToolResult)
@@ -230,7 +230,7 @@ def test_a_search_result_in_a_tools_result_is_told_there() -> None:
     assert same is request
 
 
-def test_what_a_shell_did_is_told() -> None:
+def test_the_output_of_a_shell_becomes_text() -> None:
     asked = Opaque(
         dialect="openai_responses",
         body={"type": "local_shell_call", "call_id": "c", "action": {"type": "exec", "command": ["ls", "-l"]}},

@@ -97,7 +97,7 @@ def test_a_wish_to_think_is_said_to_a_model_that_does_not_think_by_itself(
     assert not {"reasoning", "reasoning_effort"} <= wire.keys()
 
 
-def test_a_model_that_cannot_be_told_is_not_told() -> None:
+def test_a_model_without_a_setting_for_thinking_gets_none() -> None:
     notes = Notes()
     request = talk(user("q"), model="grok-4", reasoning=ReasoningSetting(effort="high"))
     assert fit_thinking(request, profile_for("xai", "grok-4"), notes).reasoning is None

@@ -1,13 +1,19 @@
 """Turns that are joined: what both say and one turn can say only once is noted, at every target."""
 
+from itertools import product
+
 import pytest
+from msgspec.structs import replace
 
 import dragoman
 from dragoman import LossError
+from dragoman.dialects import find_dialect
 from dragoman.model.messages import Message, Text, ToolCall
 from dragoman.notes import Notes
+from dragoman.passes.prepare import legalise
 from dragoman.passes.profile import Profile
 from dragoman.passes.turns import join_apart, join_calls, join_turns
+from dragoman.wire import WireRequest
 from tests.passes.short_forms import talk, user
 
 NAMED = {
@@ -70,3 +76,66 @@ def test_a_turn_without_content_is_left_out_also_for_its_own_dialect(turn: dict[
     }
     made = dragoman.convert(body, source="openai_chat", to="openai_chat")
     assert len(made.body["messages"]) == (3 if kept else 2)
+
+
+# What a server demands, the roles it joins, and the reason of the note for a name that is gone.
+JOINING: dict[str, tuple[dict[str, object], tuple[str, ...], str]] = {
+    "one turn for neighbours": (
+        {"join_turns": True},
+        ("user", "assistant", "system", "developer"),
+        "joined with a turn that has another name",
+    ),
+    "results apart": (
+        {"results_alone": True},
+        ("user", "assistant", "system", "developer"),
+        "joined with a turn that has another name",
+    ),
+    "one system message": (
+        {"lead_system": "one"},
+        ("system", "developer"),
+        "joined with a turn that has another name",
+    ),
+    "system text at the head only": (
+        {"mid_system": "lead", "lead_system": "one"},
+        ("system", "developer"),
+        "joined with a turn that has another name",
+    ),
+    "no system role": ({"lead_system": "user"}, ("system", "developer"), "the turn is now a part of the user's turn"),
+}
+SPOKEN = {"alice": "first words", "bob": "second words"}
+ROWS = [(server, role) for server, (_, roles, _) in JOINING.items() for role in roles]
+
+
+def write_joined(server: str, role: str, names: tuple[str | None, ...]) -> tuple[list[dict[str, str]], Notes]:
+    """What a Chat server that joins turns is sent for two turns of one role, with or without names."""
+    demands = JOINING[server][0]
+    words = ("first words", "second words")
+    turns = [
+        {"role": role, "content": text} | ({"name": name} if name else {})
+        for text, name in zip(words, names, strict=True)
+    ]
+    opening = [{"role": "user", "content": "Hello."}] if role == "assistant" or "mid_system" in demands else []
+    wire = WireRequest(body={"model": "m", "messages": [*opening, *turns, {"role": "user", "content": "Go on."}]})
+    if role == "user":
+        wire.body["messages"].pop()
+    chat, notes = find_dialect("openai_chat"), Notes()
+    request = chat.decode_request(wire, notes)
+    notes.begin("request", chat.locate_request, request)
+    profile = replace(chat.profile, native=True, **demands)
+    return chat.encode_request(legalise(request, profile, notes), notes).body["messages"], notes
+
+
+@pytest.mark.parametrize(("server", "role"), ROWS)
+@pytest.mark.parametrize("names", [("alice", "bob"), ("alice", None), (None, "bob")])
+def test_no_words_are_given_to_another_name_in_silence(server: str, role: str, names: tuple[str | None, ...]) -> None:
+    """Seen: where servers take one system message, alice was gone without a note. And the words of a turn without a
+    name were said under the name of its neighbour."""
+    sent, notes = write_joined(server, role, names)
+    about_names = {(note.kind, note.why) for note in notes if note.where.endswith("/name")}
+    left_out = [name for name in names if name and all(turn.get("name") != name for turn in sent)]
+    if left_out:
+        assert ("dropped", JOINING[server][2]) in about_names
+        assert sum(note.kind == "dropped" and note.where.endswith("/name") for note in notes) == len(left_out)
+    for turn, (name, words) in product(sent, zip(names, SPOKEN.values(), strict=True)):
+        if words in turn["content"] and turn.get("name") != name:
+            assert about_names, f"{words!r} is said by {turn.get('name')}, not by {name}"

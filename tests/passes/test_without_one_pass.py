@@ -14,7 +14,7 @@ from dragoman.notes import Notes
 from dragoman.passes import prepare
 from dragoman.passes.emulate import Undo
 from dragoman.passes.rename import NOTHING
-from dragoman.passes.schemas import Aliases
+from dragoman.passes.schemas.fit import Aliases
 from dragoman.upstream.profiles import profile_for
 from tests.passes.test_cases import CASES, dig, name, whole
 from tests.passes.wires import complain, read, write

@@ -307,7 +307,7 @@ def test_every_fault_can_be_ordered() -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("stream", [False, True])
-def test_it_says_what_it_is_told_to_say(scripted: Scripted, dialect: str, stream: bool) -> None:
+def test_it_says_the_text_of_the_question(scripted: Scripted, dialect: str, stream: bool) -> None:
     provider = scripted(dialect)
     provider.say("one", "two")
     answers = [ask(provider, *body_of(dialect, stream)) for _ in range(3)]

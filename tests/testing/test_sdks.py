@@ -114,7 +114,7 @@ def test_openai_knows_the_errors(scripted: Scripted, status: int, error: type[Ex
         client.chat.completions.create(model="m", messages=[{"role": "user", "content": "hi"}])
 
 
-def test_openai_retries_after_the_time_it_is_told(scripted: Scripted) -> None:
+def test_openai_retries_after_the_time_of_the_header(scripted: Scripted) -> None:
     provider = scripted("openai")
     provider.next(faults.rate_limited(0.05, "ms"))
     with openai.OpenAI(base_url=provider.base_url, api_key="k", max_retries=1) as client:

@@ -64,9 +64,12 @@ def test_a_request_heavier_than_the_limit_goes_alone() -> None:
     assert window.wait_s(1.0, 1) > 0
 
 
+GAPS_S = st.sampled_from([0.0, 0.5, 3.0, 7.0, 29.0, 53.0]) | st.floats(0, 40)
+
+
 @given(
     limit=st.integers(1, 5),
-    steps=st.lists(st.tuples(st.floats(0, 40), st.booleans(), st.floats(0, 10)), max_size=60),
+    steps=st.lists(st.tuples(GAPS_S, st.integers(0, 4).map(lambda n: n == 4), st.floats(0, 1)), max_size=60),
 )
 def test_no_true_window_is_ever_exceeded(limit: int, steps: list[tuple[float, bool, float]]) -> None:
     window, now = Window(limit), 0.0
@@ -88,6 +91,20 @@ def test_no_true_window_is_ever_exceeded(limit: int, steps: list[tuple[float, bo
         while recent[0] <= moment - 60:
             recent.popleft()
         assert len(recent) <= limit
+
+
+def test_only_what_is_too_old_leaves_a_window() -> None:
+    """The first entry is over, and the ones behind it are not."""
+    window, sent = Window(3), (0.0, 8.0, 30.0)
+    for moment in sent:
+        assert window.wait_s(moment) <= 0
+        window.take(moment)
+    assert window.wait_s(59.0) > 0
+    after = 61.0
+    assert window.wait_s(after) <= 0
+    window.take(after)
+    assert window.wait_s(after) > 0, "those of 8 s and 30 s still count"
+    assert window.used(after) == 3
 
 
 def test_a_line_takes_turns_between_askers() -> None:
@@ -171,3 +188,19 @@ def test_who_waits_too_long_for_a_limit_by_the_minute_hears_of_it_even_if_a_plac
     assert (failure.status, failure.code) == (429, "queue_timeout")
     failure = wait_in_vain(at_once=1, rpm=None)
     assert (failure.status, failure.code) == (503, "queue_timeout")
+
+
+def test_without_limits_requests_are_counted_as_with_them() -> None:
+    free, wide = Admission(), Admission(at_once=10**9)
+    assert (free.unlimited, wide.unlimited) == (True, False)
+    seen = []
+    for admission in (free, wide):
+        tickets = [Ticket("a", 1) for _ in range(3)]
+        verdicts = [admission.arrive(ticket, 0.0) for ticket in tickets]
+        counts = [(admission.running, admission.running_anywhere)]
+        for ticket in (*tickets[:2], tickets[0]):  # one leaves twice
+            admission.leave(ticket, sent=True, tokens=5)
+            counts.append((admission.running, admission.running_anywhere))
+        seen.append((verdicts, counts, [ticket.admitted for ticket in tickets]))
+    assert seen[0] == seen[1]
+    assert seen[0][1] == [(3, 3), (2, 2), (1, 1), (1, 1)]

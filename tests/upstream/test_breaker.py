@@ -1,5 +1,7 @@
 """The breaker, event by event: it opens for what the upstream is to blame for, and for nothing else."""
 
+import random
+
 import pytest
 from msgspec.structs import replace
 
@@ -150,6 +152,19 @@ def test_when_every_way_is_closed_one_request_a_second_still_tries() -> None:
     assert tried == [10.0, 11.1, 12.2]
 
 
+def test_one_request_tries_first_and_the_others_wait_for_what_it_meets() -> None:
+    """All clients come back at once when the pause is over. (F57)"""
+    one, later = Breaker(), 1000.0
+    for _ in range(breaker.IN_A_ROW):
+        one.failed(10.0, 0.5)
+    assert not one.allows(10.0)
+    assert one.allows(later)
+    one.begin(later)
+    assert [one.allows(later + second) for second in (0.0, 1.0, 100.0)] == [False] * 3
+    one.succeeded(later + 100.0)
+    assert one.allows(later + 100.0)
+
+
 def test_the_wait_that_a_client_is_told_is_the_one_until_the_next_request_may_go() -> None:
     here = UpstreamState(upstream("one", "openai_chat", "http://x.test"), lambda: 0.0)
     for _ in range(5):
@@ -239,3 +254,28 @@ def test_a_used_up_balance_is_looked_at_now_and_then_when_there_is_no_other_key(
     assert here.probe_balance("cheap", 112.0) is None
     here.take_success(key, "cheap", 113.0, "")
     assert here.pick("cheap", 113.0, set()) is key
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_an_only_key_is_picked_as_one_of_many(seed: int) -> None:
+    dice, found = random.Random(seed), []  # noqa: S311
+    steps = [(dice.random(), dice.randrange(3), dice.choice("mn")) for _ in range(60)]
+    for short in (True, False):
+        here = UpstreamState(upstream("one", "openai_chat", "http://x.test"), lambda: 0.0)
+        key = here.keys.keys[0]
+        if not short:
+            here.keys.only = None
+        picked: list[object] = []
+        for step, (share, what, model) in enumerate(steps):
+            now = step * 5.0
+            tried = {0} if share < 0.1 else set()
+            picked.append((one := here.pick(model, now, tried)) and one.number)
+            if what == 0:
+                here.take_success(key, model, now, "a")
+            elif what == 1:
+                here.take_failure(key, model, Failure(kind="overloaded", status=503, message=""), now, share)
+            elif share < 0.3:
+                here.take_failure(key, model, Failure(kind="rate_limited", message="", retry_after_s=9.0), now, share)
+        found.append(picked)
+    assert found[0] == found[1]
+    assert {None, 0} <= set(found[0])

@@ -258,7 +258,7 @@ def test_an_answer_that_is_not_read_to_its_end_ends_the_connection() -> None:
     asyncio.run(main())
 
 
-def test_who_is_cancelled_while_waiting_hangs_up() -> None:
+def test_a_cancelled_wait_closes_the_connection() -> None:
     async def main() -> None:
         left, heard = asyncio.Event(), asyncio.Event()
         origin = Origin()

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from dragoman.accounts.budgets import BudgetStore, Line, Passed, Refused, RemoteBudgets, Settlement, Spent
+from dragoman.accounts.budgets import BudgetStore, BusyError, Line, Passed, Refused, RemoteBudgets, Settlement, Spent
 from dragoman.accounts.journal import Journal
 from dragoman.accounts.ledger import Ledger, LedgerRow
 from dragoman.accounts.standby import Standby
@@ -21,6 +21,8 @@ from dragoman.log_line import LogLine, own_error
 
 log = logging.getLogger(__name__)
 SETTLE_S = 0.05
+BUSY_HERE_S = 0.02  # a call on the event loop waits no longer: all requests would wait with it
+LOCKED_S = 5.0  # a request waits so long for a file of budgets that another process holds
 SETTLE_WAITS = (1, 2, 3)  # times SETTLE_S, before a request that found no room in a budget asks again
 WRITE_S = 0.5
 STANDBY_S = 2.0
@@ -60,6 +62,7 @@ class Bookkeeper:
         self._reserved: set[str] = set()
         self._settlements: deque[Settlement] = deque()
         self._thread: threading.Thread | None = None
+        self._writing = threading.RLock()  # a batch is settled and written by one thread at a time
         self._woken, self._stopping = threading.Event(), False
         self.away = ""  # why rows cannot be written now; "" if they can
         self._recorded = self._written = 0  # rows; each is counted by one thread only
@@ -121,9 +124,22 @@ class Bookkeeper:
         """Asks the server. The call goes on to its end even if the client leaves."""
         until = now + self._lease_s
         if self._remote is None:
-            return self._budgets.reserve(request, self.owner, lines, estimate, now=now, until=until, cap=cap)
+            return await self._ask_here(request, lines, estimate, now=now, until=until, cap=cap)
         asked = self._remote.ask(request, self.owner, lines, estimate, now=now, until=until, cap=cap)
         return await asyncio.shield(asked)
+
+    async def _ask_here(
+        self, request: str, lines: Sequence[Line], estimate: int, *, now: float, until: float, cap: bool
+    ) -> list[Spent] | Refused:
+        """Asks the file of this machine. While another process holds it, this request waits, and no other one."""
+        end = time.monotonic() + LOCKED_S
+        while True:
+            try:
+                return self._budgets.reserve(request, self.owner, lines, estimate, now=now, until=until, cap=cap)
+            except BusyError:
+                if time.monotonic() > end:
+                    raise
+            await asyncio.sleep(SETTLE_S)
 
     def record(self, row: LedgerRow) -> None:
         if row.charged:
@@ -207,6 +223,10 @@ class Bookkeeper:
             time.sleep(SETTLE_S)
 
     def _settle(self) -> None:
+        with self._writing:
+            self._settle_batch()
+
+    def _settle_batch(self) -> None:
         batch: list[Settlement] = []
         while self._settlements:
             batch.append(self._settlements.popleft())
@@ -242,14 +262,19 @@ class Bookkeeper:
                 self._add_each(ledger, [row])
 
     def _write(self) -> None:
-        if self._ledger is None:
-            return
+        if self._ledger is not None:
+            with self._writing:
+                self._write_segments(self._ledger)
+
+    def _write_segments(self, ledger: Ledger) -> None:
         segments = list(self._journal.turn())
         try:
             self._settle()  # before a row leaves the journal: after `kill -9` only the journal knows what it has cost
+            if self.away and not segments:  # nothing to write, which says nothing about the store: ask it
+                self._settling.expire(self._wall())
             for segment in segments:
                 rows = segment.read()
-                self._add_each(self._ledger, rows)
+                self._add_each(ledger, rows)
                 self._written += len(rows)
                 self._journal.is_done(segment)
         except OSError as error:

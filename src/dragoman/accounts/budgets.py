@@ -108,6 +108,10 @@ class Refused(Struct, frozen=True):
     spent: Spent
 
 
+class BusyError(OSError):
+    """Another process is just writing: the same call may succeed a moment later."""
+
+
 class BudgetStore(Protocol):
     """A store of budgets that processes share. Each call is one transaction. OSError: the store cannot be used now."""
 
@@ -156,8 +160,9 @@ class SqliteBudgets:
     """Budgets in SQLite, in WAL mode without a flush per commit: a killed process loses nothing, a power cut loses the
     last moments."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, busy_s: float = BUSY_S) -> None:
+        """`busy_s`: how long a call waits for other processes."""
+        self._path, self._busy_s = path, busy_s
         self._lock = threading.Lock()  # one connection for all threads: transactions come one after the other
         self._db: sqlite3.Connection | None = None
 
@@ -223,13 +228,15 @@ class SqliteBudgets:
                     db.rollback()
                     raise
         except sqlite3.Error as error:
-            raise OSError(f"{self._path}: {error}") from error
+            code = getattr(error, "sqlite_errorcode", 0)  # only errors of SQLite itself have one
+            kind = BusyError if code & 0xFF == sqlite3.SQLITE_BUSY else OSError
+            raise kind(f"{self._path}: {error}") from error
 
     def _open(self) -> sqlite3.Connection:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        db = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        db = sqlite3.connect(self._path, timeout=self._busy_s, isolation_level=None, check_same_thread=False)
         try:
-            use_wal(db, BUSY_S)
+            use_wal(db, self._busy_s)
             db.execute("pragma synchronous = normal")
             db.executescript(_SCHEMA)
         except BaseException:

@@ -5,7 +5,7 @@ An unknown price is None, never zero.
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from functools import cache
 from importlib.resources import files
@@ -158,11 +158,6 @@ def _parts() -> tuple[str, dict[str, str]]:
     found = list(_HEAD.finditer(text))
     ends = [*(mark.start() for mark in found[1:]), len(text)]
     return text[: found[0].start()], {mark[1]: text[mark.start() : end] for mark, end in zip(found, ends, strict=True)}
-
-
-def list_kinds() -> Iterable[str]:
-    """The kinds of servers whose prices are known."""
-    return _parts()[1]
 
 
 def read_price(row: Mapping[str, Any]) -> ModelPrice:

@@ -1,6 +1,5 @@
 """Reports on the ledger: usage as a table with small charts, and exports to CSV, JSON and Parquet."""
 
-import csv
 import io
 import time
 from collections.abc import Iterator, Sequence
@@ -91,6 +90,8 @@ def draw(chart: Sequence[int]) -> str:
 
 
 def write_csv(report: Sequence[ReportLine], by: Sequence[str]) -> str:
+    import csv  # a gateway seldom writes a file
+
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow([*by, "currency", *FIELDS])
@@ -137,6 +138,8 @@ def export(rows: Iterator[LedgerRow], path: Path) -> int:
 
 
 def _export_csv(rows: Iterator[LedgerRow], path: Path) -> int:
+    import csv
+
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)

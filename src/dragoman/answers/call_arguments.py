@@ -8,13 +8,14 @@ A letter that no JSON has there ends it.
 """
 
 import re
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import dump_text, load_json
-from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd
+from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, TextRun
 from dragoman.model.fold import StartedParts
 from dragoman.model.messages import RAW, ToolCall
 from dragoman.model.reply import Choice, Finish, Reply
@@ -74,6 +75,20 @@ class CallText:
             text = text[:end]
         self._pieces.append(text)
         return text
+
+    def take(self, text: str) -> bool:
+        """The same for text that goes on as it is, and does not end the object. False: it is for `feed`."""
+        if self._held is not None or self._ended:
+            return False
+        if not self._in_string or self._escaped or '"' in text or "\\" in text:
+            before = list(self._open), self._in_string, self._escaped
+            self._scan(text)
+            if not self.is_cut():
+                self._open, self._in_string, self._escaped = before
+                self._ended = self.wrong = False
+                return False
+        self._pieces.append(text)
+        return True
 
     def close(self) -> str:
         """The text that is still missing for the client, once no more arrives."""
@@ -164,9 +179,17 @@ def _is_object(text: str) -> bool:
 # ---------------------------------------------------------------------- whole answers
 
 
+def has_calls(reply: Reply) -> bool:
+    for choice in reply.choices:
+        for part in choice.parts:
+            if type(part) is ToolCall:
+                return True
+    return False
+
+
 def mend_calls(reply: Reply, notes: Notes) -> Reply:
     """A whole answer with repaired arguments; the same object if nothing was broken."""
-    if not reply.choices:
+    if not has_calls(reply):
         return reply
     choices = [
         _mend_choice(choice, ((ROOT, "choices"), i), notes)
@@ -230,8 +253,20 @@ class CallMender:
     def feed(self, events: list[Event]) -> list[Event]:
         return [out for event in events for out in self._feed(event)]
 
-    def _feed(self, event: Event) -> tuple[Event, ...]:
+    def find_check(self, index: int) -> Callable[[str], bool] | None:
+        """Checks the next texts of a part, as long as it says True. None if its texts need no check."""
+        call = self._calls.get(index)
+        return None if call is None else call.text.take
+
+    def takes(self, run: TextRun) -> bool:
+        """Whether a run of deltas goes on as it is. If not, nothing has been done with it."""
+        call = self._calls.get(run.index)
+        return call is None or call.text.take(run.text)
+
+    def _feed(self, event: Event) -> Iterable[Event]:
         match event:
+            case TextRun():
+                return (event,) if self.takes(event) else self.feed([*event.spread()])
             case PartDelta():
                 call = self._calls.get(event.index)
                 return (event,) if call is None else self._grow(event, call.text.feed(event.text))

@@ -9,6 +9,7 @@ from hashlib import blake2b
 
 from msgspec.structs import replace
 
+from dragoman.answers.call_arguments import has_calls
 from dragoman.model.events import Event, PartStart
 from dragoman.model.messages import Message, Part, ToolCall, ToolResult
 from dragoman.model.reply import Choice, Reply
@@ -35,6 +36,8 @@ class FreshIds:
         self._taken = find_call_ids(request.messages) if taken is None else taken
 
     def reply(self, reply: Reply) -> Reply:
+        if not has_calls(reply):  # a server's own results come with their calls
+            return reply
         choices = tuple(self._fit_choice(choice, ((ROOT, "choices"), i)) for i, choice in enumerate(reply.choices))
         return reply if choices == reply.choices else replace(reply, choices=choices)
 

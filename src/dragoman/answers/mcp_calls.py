@@ -8,7 +8,7 @@ from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd
 from dragoman.model.fold import fold, unfold
 from dragoman.model.messages import Part
 from dragoman.model.reply import Reply
-from dragoman.passes.mcp_calls import McpTranslator, translates
+from dragoman.passes.server_tools.mcp_calls import McpTranslator, translates
 
 
 class McpStream:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from dragoman.answers.json_answers import JsonText, judge
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import dump_text, load_json
-from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd
+from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, TextRun
 from dragoman.model.fold import fold, unfold
 from dragoman.model.messages import Refusal, Text, ToolCall
 from dragoman.model.reply import Finish, Reply
@@ -138,14 +138,19 @@ class StreamUndo:
     def stopped(self) -> bool:
         return any(choice.cut is not None for choice in self._choices.values())
 
+    def leaves(self, index: int) -> bool:
+        """Whether the texts of this part, which has begun, stay as they are."""
+        return index not in self._parts
+
     def feed(self, event: Event) -> Iterator[Event]:
         match event:
             case PartDelta():
                 part = self._parts.get(event.index)
                 if part is None:
                     yield event
-                else:
-                    yield from self._delta(part, event)
+                    return
+                for delta in event.spread() if isinstance(event, TextRun) else (event,):
+                    yield from self._delta(part, delta)
             case PartStart():
                 yield from self._start(event)
             case PartEnd():

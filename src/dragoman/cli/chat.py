@@ -33,7 +33,7 @@ HELP = "talk with a model in the terminal"
 COMMANDS_HELP = """  /model [NAME]    another model; without a name, lists the models
   /clear           forget the conversation
   /save FILE       save the conversation: Markdown, or JSON for .json
-  /xray            the last request, wire by wire
+  /xray            the last request, step by step
   /add NAME URL    register an MCP server, and use its tools
   /remove NAME     forget an MCP server
   /list            the MCP servers

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", nargs="?", type=Path, help="dragoman.toml or config.json (default: the file that serve would use)"
     )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="the same, as serve spells it")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="the same file, with the option of `serve`")
     parser.add_argument("--schema", action="store_true", help="print a JSON Schema of dragoman.toml, for editors")
 
 
@@ -68,8 +68,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_lost_teams(settings: "Settings", keys: "ClientKeys") -> None:
-    """Keys of the file whose team is neither in the file nor in the store: nothing of a team limits them."""
+    """Keys of the file, and tokens, whose team is neither in the file nor in the store."""
     known = {*settings.teams.teams, *keys.table.teams}
+    if settings.oidc is not None and settings.oidc.team and settings.oidc.team not in known:
+        doubt = f"oidc.team: there is no team {settings.oidc.team}, so tokens without a team are refused: "
+        print(f"  {paint(f'{doubt}add [team.{settings.oidc.team}]', 'yellow', sys.stdout)}")
     for key in settings.teams.keys:
         if key.team and key.team not in known:
             doubt = f"key.{key.name}: there is no team {key.team}, so it limits nothing: add [team.{key.team}]"

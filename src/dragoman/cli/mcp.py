@@ -66,7 +66,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.set_defaults(program=[])
     parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="dragoman.toml or config.json (default: found here)"
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="dragoman.toml or config.json (default: DRAGOMAN_CONFIG, else in this folder)",
     )
     parser.add_argument("--file", type=Path, metavar="FILE", help="another registry than mcp.json")
     parser.add_argument("--json", action="store_true", help="print it as JSON")

@@ -33,7 +33,7 @@ Gemini does, .mp3 and .aac need ffmpeg.
 
 If a gateway runs at --host and --port, it is used. Otherwise the provider is
 asked, with a key from the environment (GEMINI_API_KEY, OPENAI_API_KEY, ...).
-Without any key, the demo model hums.
+Without any key, the demo model makes tones.
 
 exit codes: 0 saved, 1 no sound, 2 bad input or usage"""
 FORMS = {".wav": "wav", ".pcm": "pcm", ".ogg": "ogg", ".opus": "opus", ".mp3": "mp3", ".flac": "flac", ".aac": "aac"}

@@ -20,7 +20,10 @@ answer, and the built-in demo model. Exit code 78: the configuration is wrong. O
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="dragoman.toml or config.json (default: found here)"
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="dragoman.toml or config.json (default: DRAGOMAN_CONFIG, else in this folder)",
     )
     parser.add_argument("--host", help="address to listen on (default: 127.0.0.1; others need a client key)")
     parser.add_argument("--port", type=read_port, help="port to listen on (default: 20006)")

@@ -135,7 +135,7 @@ def find_targets(args: argparse.Namespace) -> list["VerifyTarget"]:
 
 async def play(args: argparse.Namespace, targets: list["VerifyTarget"], scenarios: tuple["Scenario", ...]) -> int:
     from dragoman.conformance.report import read_baseline
-    from dragoman.conformance.runner import VerifyOptions, choose, verify, worse_than
+    from dragoman.conformance.runner import VerifyOptions, choose, verify
     from dragoman.read_struct import suggest
 
     if not targets:
@@ -165,6 +165,13 @@ async def play(args: argparse.Namespace, targets: list["VerifyTarget"], scenario
     write_reports(args, result)
     if before is None:
         return 1 if result.count("FAIL") else 0
+    return report_worse(before, result)
+
+
+def report_worse(before: dict[tuple[str, str], str], result: "VerifyRun") -> int:
+    """Names each cell that was better in an earlier run; the exit code."""
+    from dragoman.conformance.runner import worse_than
+
     worse = worse_than(before, result)
     down = {target.name for target in result.targets if target.down}
     for name in sorted({cell.target for cell in worse} & down):

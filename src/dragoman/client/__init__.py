@@ -9,7 +9,7 @@ async_client.py  AsyncClient                           sync_client.py   Client: 
 from dragoman.client.answers import Answer, AsyncStream, RunAnswer, StreamEvent
 from dragoman.client.async_client import AsyncClient, ClientEvent
 from dragoman.client.sync_client import Client, Stream
-from dragoman.upstream.speech import Sound
+from dragoman.speech import Sound
 
 __all__ = [
     "Answer",

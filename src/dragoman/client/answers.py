@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -109,7 +109,7 @@ class Answer(Generic[T_co]):
     def id(self) -> str:
         return self.reply.id
 
-    @property
+    @cached_property
     def message(self) -> Message:
         """The assistant's turn. Put it into the next prompt."""
         return Message(role="assistant", parts=self.parts)

@@ -25,6 +25,7 @@ from dragoman.client.answers import (
     take_late,
     whole_reply,
 )
+from dragoman.client.known_prompts import KnownPrompts
 from dragoman.client.openai_style import AsyncOpenAI, explain_name
 from dragoman.client.prompts import BuiltRequest, ChatOptions, Prompt, build, check_values, read_refuse
 from dragoman.client.services import Count, ModelInfo, count_tokens, embed, list_models, speak
@@ -34,23 +35,26 @@ from dragoman.dialects._base import Dialect
 from dragoman.errors import ArgumentError, UpstreamError
 from dragoman.exchange import ClientRequest, UpstreamCall
 from dragoman.failure import Failure
+from dragoman.known_turns.sent import SentTurns
+from dragoman.known_turns.write import Known
 from dragoman.model.events import Event
 from dragoman.model.fold import unfold
 from dragoman.model.reply import Usage
 from dragoman.model.request import Request
 from dragoman.notes import Note, Refusable
+from dragoman.speech import Sound
 from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import Job
 from dragoman.upstream.fan_out import ask_each
 from dragoman.upstream.render import render, split
 from dragoman.upstream.send import Sender
 from dragoman.upstream.spec import Target, Timeouts, Upstream
-from dragoman.upstream.speech import Sound
 from dragoman.upstream.transport import Transport
 from dragoman.upstream.upstream_state import UpstreamState
 
 T = TypeVar("T")
 TIMEOUT_S = 600.0
+KNOWN_TURNS_MB = 32
 OUR_MESSAGE_START = "the upstream"  # our own messages about an upstream begin with this
 
 
@@ -103,15 +107,17 @@ class AsyncClient:
         ca_file: str | None = None,
         client_cert: str | None = None,
         client_key: str | None = None,
+        known_turns_mb: int = KNOWN_TURNS_MB,
     ) -> None:
         """`aliases`: a name for one model, or for several that are tried in turn. `headers`: sent with every request;
         they need a `provider` or a `base_url`. `env`: used instead of the process's environment. `proxy`: its URL, or
         False for a direct connection (default: HTTPS_PROXY and the like). `ca_file`: trusted certificates.
         `max_retries`: how often a request that failed is sent again (default: 2; a gateway retries by itself).
-        `on_event`: called with every request that is sent, answered or failed."""
+        `on_event`: called with every request that is sent, answered or failed. `known_turns_mb`: memory for the turns
+        of conversations, so that only new turns are read and written; 0 for none."""
         if keys is not None and not isinstance(keys, Mapping):
             raise ArgumentError("keys: expected a dict, for example {'openai': 'sk-...'}")
-        check_values({"max_retries": max_retries, "timeout_s": timeout_s})
+        check_values({"max_retries": max_retries, "timeout_s": timeout_s, "known_turns_mb": known_turns_mb})
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._transport = Transport()
         self._sender = Sender(self._transport)
@@ -120,6 +126,9 @@ class AsyncClient:
         self._on_event = on_event
         self._refuse = read_refuse(refuse)
         self._open_answers: set[OpenAnswer] = set()
+        known_bytes = known_turns_mb * 2**20 // 2  # half for what is read, half for what is written
+        self._prompts = KnownPrompts(known_bytes, self._sender.clock)
+        self._sent = SentTurns(known_bytes)
         self.upstreams: ClientUpstreams = choose_upstreams(
             provider,
             api_key=api_key,
@@ -180,7 +189,7 @@ class AsyncClient:
     ) -> Answer[Any] | AsyncStream[Any]:
         """One answer. The model may call tools, but they are not run: read `.calls`, or use `run`. `output`: a type, a
         JSON Schema or "json"; then `.parsed` is the answer as a value."""
-        built = build(model, prompt, more, output)
+        built = build(model, prompt, more, output, self._prompts)
         request = await self._add_tools(built)
         return await (self._chat_stream(request, built) if stream else self._chat_whole(request, built))
 
@@ -196,7 +205,7 @@ class AsyncClient:
         self, model: str, prompt: Prompt, *, output: Any = None, **more: Unpack[ChatOptions]
     ) -> AsyncStream[Any]:
         """The same as `chat(..., stream=True)`."""
-        built = build(model, prompt, more, output)
+        built = build(model, prompt, more, output, self._prompts)
         return await self._chat_stream(await self._add_tools(built), built)
 
     @overload
@@ -213,7 +222,7 @@ class AsyncClient:
         **more: Unpack[ChatOptions],
     ) -> RunAnswer[Any]:  # fmt: skip
         """The tool loop: asks the model, runs the tools it calls, sends the results, until it calls no more."""
-        built = build(model, prompt, more, output)
+        built = build(model, prompt, more, output, self._prompts)
         notes: list[Note] = []
         costs: list[Cost | None] = []
         async with aclosing(self._loop(built, limits, notes, stream=False, costs=costs)) as steps:
@@ -227,7 +236,9 @@ class AsyncClient:
         **more: Unpack[ChatOptions],
     ) -> AsyncGenerator[Step, None]:  # fmt: skip
         """The tool loop step by step: model events, calls, results, and the reason it stopped."""
-        async with aclosing(self._loop(build(model, prompt, more, output), limits, [], stream=True)) as steps:
+        async with aclosing(
+            self._loop(build(model, prompt, more, output, self._prompts), limits, [], stream=True)
+        ) as steps:
             async for step in steps:
                 yield step
 
@@ -281,8 +292,8 @@ class AsyncClient:
         return rows[0] if isinstance(text, str) else rows
 
     async def _add_tools(self, built: BuiltRequest) -> Request:
-        tools = (*(built.request.tools or ()), *await built.toolbox.list_tools())
-        return replace(built.request, tools=tools) if tools else built.request
+        listed = await built.toolbox.list_tools()
+        return replace(built.request, tools=(*(built.request.tools or ()), *listed)) if listed else built.request
 
     # -- models and token counts
 
@@ -295,7 +306,7 @@ class AsyncClient:
         self, model: str, prompt: Prompt, *, output: Any = None, **more: Unpack[ChatOptions]
     ) -> Count:
         """The number of tokens of a request. The provider counts them if it can; otherwise it is an estimate."""
-        request = await self._add_tools(build(model, prompt, more, output))
+        request = await self._add_tools(build(model, prompt, more, output, self._prompts))
         self._bind_loop()
         return await count_tokens(self.upstreams, self._transport, request)
 
@@ -309,13 +320,18 @@ class AsyncClient:
         dialect: Dialect | None = None,
         refuse: frozenset[Refusable] = frozenset(),
         timeout_s: float | None = None,
+        known: Known | None = None,
     ) -> OpenAnswer:
-        """The answer of the first upstream that begins to answer. The caller ends it with `close_answer`."""
+        """The answer of the first upstream that begins to answer. The caller ends it with `close_answer`. `known`:
+        turns that were sent before, if they were found already."""
         self._bind_loop()
+        if known is None and dialect is None:  # `client.openai` reads its turns anew each time
+            known = self._sent.know(request, self._sender.clock())
         client_request = ClientRequest(
             dialect=dialect or find_dialect(CANONICAL),
             request=replace(request, stream=stream),  # set, so that no dialect has to invent it
             same_wire=False,
+            known=known,
         )
         refused = refuse | self._refuse
         targets = self.upstreams.targets(request.model)
@@ -337,7 +353,7 @@ class AsyncClient:
         except UpstreamError as error:
             if not self.upstreams.leave_own_form(error.failure):
                 raise
-        return await self.send(request, stream=stream, dialect=dialect, refuse=refuse, timeout_s=timeout_s)
+        return await self.send(request, stream=stream, dialect=dialect, refuse=refuse, timeout_s=timeout_s, known=known)
 
     def deadline(self, timeout_s: float | None) -> float:
         return self._sender.clock() + (self._timeout_s if timeout_s is None else timeout_s)
@@ -374,14 +390,18 @@ class AsyncClient:
         weakref.finalize(stream, _close_from_any_thread, loop, self.close_answer, open_answer).atexit = False
 
     async def _chat_whole(self, request: Request, built: BuiltRequest) -> Answer[Any]:
-        open_answer = await self.send(request, stream=False, refuse=built.refuse, timeout_s=built.timeout_s)
+        open_answer = await self.send(
+            request, stream=False, refuse=built.refuse, timeout_s=built.timeout_s, known=built.known
+        )
         try:
             return finish_chat(whole_reply(open_answer), open_answer, built)
         finally:
             self.close_answer(open_answer)
 
     async def _chat_stream(self, request: Request, built: BuiltRequest) -> AsyncStream[Any]:
-        open_answer = await self.send(request, stream=True, refuse=built.refuse, timeout_s=built.timeout_s)
+        open_answer = await self.send(
+            request, stream=True, refuse=built.refuse, timeout_s=built.timeout_s, known=built.known
+        )
 
         async def close() -> None:
             self.close_answer(open_answer)

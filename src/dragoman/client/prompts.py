@@ -12,10 +12,12 @@ from msgspec import Struct
 from msgspec import convert as to_type
 from msgspec.structs import replace
 
+from dragoman.client.known_prompts import KnownPrompts, ReadPrompt
 from dragoman.client.outputs import output_format
 from dragoman.dialects import NAMES, USUAL, find_dialect
 from dragoman.errors import ArgumentError, DecodeError, DragomanError
 from dragoman.jsontypes import JsonObject, copy_json
+from dragoman.known_turns.write import Known, know
 from dragoman.model.messages import Document, Image, Message, Part, Role, Text
 from dragoman.model.request import (
     AnyTool,
@@ -65,6 +67,7 @@ class BuiltRequest(Struct, kw_only=True):
 
     request: Request
     toolbox: Toolbox
+    known: Known | None = None  # turns of the prompt that came in an earlier one
     output: Any = None
     refuse: frozenset[Refusable] = frozenset()
     timeout_s: float | None = None
@@ -103,6 +106,7 @@ _EXPECTED: dict[str, tuple[tuple[type, ...], str]] = {
     "top_k": _WHOLE,
     "seed": _WHOLE,
     "max_retries": _WHOLE,
+    "known_turns_mb": _WHOLE,
     "temperature": _NUMBER,
     "top_p": _NUMBER,
     "timeout_s": _NUMBER,
@@ -136,18 +140,21 @@ def check_options(chat_options: ChatOptions) -> None:
         raise ArgumentError(f"no such option: {name}; {hint} (and in `options` every field of Request)")
 
 
-def build(model: str, prompt: Prompt, chat_options: ChatOptions, output: Any = None) -> BuiltRequest:
-    """`output`: a type, a JSON Schema, or "json"."""
+def build(
+    model: str, prompt: Prompt, chat_options: ChatOptions, output: Any = None, known: KnownPrompts | None = None
+) -> BuiltRequest:
+    """`output`: a type, a JSON Schema, or "json". `known`: what came in earlier prompts."""
     check_options(chat_options)
     check_values({"model": model, **chat_options})
     if model is None:
         raise ArgumentError("model: expected text, found None")
-    declared, toolbox = split_tools(chat_options.get("tools"))
+    declared, toolbox = _read_tools(chat_options.get("tools"), known)
     stop = chat_options.get("stop")
     max_output = chat_options.get("max_output")
+    messages, found = read_messages(prompt, chat_options, known)
     request = Request(
         model=model,
-        messages=read_messages(prompt, chat_options),
+        messages=messages,
         tools=declared or None,
         tool_choice=_choice(chat_options.get("tool_choice")),
         output=None if output is None else output_format(output),
@@ -159,8 +166,10 @@ def build(model: str, prompt: Prompt, chat_options: ChatOptions, output: Any = N
         seed=chat_options.get("seed"),
         stop=None if stop is None else (stop,) if isinstance(stop, str) else tuple(stop),
     )
+    request = add_options(request, chat_options.get("options") or {})
     return BuiltRequest(
-        request=add_options(request, chat_options.get("options") or {}),
+        request=request,
+        known=know(found.hit, found.history, request) if request.messages is messages else None,
         toolbox=toolbox,
         output=output,
         refuse=read_refuse(chat_options.get("refuse") or ()),
@@ -178,10 +187,17 @@ def read_refuse(words: Iterable[Refusable]) -> frozenset[Refusable]:
 # ---------------------------------------------------------------- messages
 
 
-def read_messages(prompt: Prompt, chat_options: ChatOptions) -> tuple[Message, ...]:
+def read_messages(
+    prompt: Prompt, chat_options: ChatOptions, known: KnownPrompts | None = None
+) -> tuple[tuple[Message, ...], ReadPrompt]:
+    """The turns to send, and the prompt as it was read."""
     system = chat_options.get("system")
     messages = [_make_message("system", system)] if system else []
-    messages.extend(_messages(prompt))
+    if known is not None and isinstance(prompt, list | tuple):
+        read = known.read(prompt, _messages, find_dialect(USUAL))
+    else:
+        read = ReadPrompt(_messages(prompt))
+    messages.extend(read.messages)
     attached: list[Part] = [read_picture(picture) for picture in _listed(chat_options.get("images"))]
     attached += [read_document(file) for file in _listed(chat_options.get("files"))]
     if attached:
@@ -189,7 +205,8 @@ def read_messages(prompt: Prompt, chat_options: ChatOptions) -> tuple[Message, .
             messages[-1] = replace(messages[-1], parts=(*messages[-1].parts, *attached))
         else:
             messages.append(Message(role="user", parts=tuple(attached)))
-    return tuple(messages)
+        read = ReadPrompt(read.messages)
+    return tuple(messages), read
 
 
 def _listed(value: Any) -> list[Any]:
@@ -280,6 +297,12 @@ def _read(path: str | PathLike[str]) -> bytes:
 
 
 # ---------------------------------------------------------------- tools
+
+
+def _read_tools(tools: Any, known: KnownPrompts | None) -> tuple[tuple[AnyTool, ...], Toolbox]:
+    if known is None or type(tools) is not list or not all(type(tool) is dict for tool in tools):
+        return split_tools(tools)
+    return known.read_tools(tools, lambda tools: split_tools(tools)[0]), make_toolbox([])
 
 
 def split_tools(tools: Any) -> tuple[tuple[AnyTool, ...], Toolbox]:

@@ -17,12 +17,12 @@ from dragoman.exchange import UpstreamCall, write_wire
 from dragoman.jsontypes import Json, JsonObject, dump_json, load_json
 from dragoman.model.request import Request
 from dragoman.notes import Notes
+from dragoman.speech import FORMS, Sound, find_speech, read_sound, shape_sound, speak_demo
 from dragoman.upstream.attempts import Job
 from dragoman.upstream.failures import malformed
 from dragoman.upstream.http.request import build_headers, join_url
 from dragoman.upstream.profiles import profile_for
 from dragoman.upstream.spec import DEMO, Target, Upstream
-from dragoman.upstream.speech import FORMS, Sound, find_speech, read_sound, shape_sound, speak_demo
 from dragoman.upstream.transport import Transport
 from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.wire import WireReply, WireRequest

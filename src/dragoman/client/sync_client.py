@@ -41,7 +41,7 @@ from dragoman.client.prompts import ChatOptions, Prompt
 from dragoman.client.services import Count, ModelInfo
 from dragoman.errors import ArgumentError, DragomanError
 from dragoman.read_struct import suggest
-from dragoman.upstream.speech import Sound
+from dragoman.speech import Sound
 
 if TYPE_CHECKING:
     from dragoman.client.openai_style import ChatAnswer, ChatPiece, ResponsesAnswer, ResponsesPiece

@@ -1,8 +1,12 @@
 """The account of every field of a dialect: where its value goes.
 
-Each dialect's folder holds a `fields.toml` with a table per section (request, reply, stream). A key is a field's path
-in the notation of the vendor's types (`a.b`, `a[]`, `a{}`, `a<kind>`; `a=Class` is an object with its own table), or
-the beginning of many, with `*` at its end (the longest that fits a path counts), or `*.name` for every field of a name.
+Each dialect's folder holds a `fields.toml` with a table per section (request, reply, stream). A key is one of
+
+    a.b, a[], a{}, a<kind>    the path of a field, in the notation of the vendor's types
+    a=Class                   an object with its own table
+    a.*                       the beginning of many paths; the longest one that fits counts
+    *.name                    every field of this name
+
 A value is one of
 
     carried: where      a canonical field holds it

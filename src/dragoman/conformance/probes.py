@@ -2,9 +2,9 @@
 
 A probe is a canonical value: a request that a client of any dialect might send, or an answer of a provider.
 
-- `look` finds the feature in a value; None if it is not there. - `marks` are words that are in the probe only for this
-feature. If they are in a wire, the feature is there in some form. - `noted` are canonical fields. If a note is about
-one of them, the feature counts as adapted, even if it reads back the
+- `look` finds the feature in a value; None if it is not there.
+- `marks` are words that the probe contains only for this feature. If a wire has them, it has the feature in some form.
+- `noted` are canonical fields. If a note is about one of them, the feature counts as adapted, even if it reads back the
   same.
 - `signs` are words in the target's wire that show a form of our own (a mark in the text, a value that clients keep for
   us). They make the feature adapted too.

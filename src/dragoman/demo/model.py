@@ -1,8 +1,8 @@
 """The demo model: a deterministic "model" that needs no server, no key and no network.
 
-With it a newcomer, and every test, sees all of dragoman work. It understands nothing. It follows rules, so that its
-answers can be predicted. *The question* is the last text of the last user turn, without the `<tag>…</tag>` blocks that
-client programs add. The first rule that applies gives the answer:
+With it, newcomers and tests can use all of dragoman without a provider. It understands nothing: it follows rules, so
+that its answers can be predicted. *The question* is the last text of the last user turn, without the `<tag>…</tag>`
+blocks that client programs add. The first rule that applies gives the answer:
 
 1. Tools. If `tool_choice` is "required", it calls a tool. If it is "auto", it calls a tool unless one of these holds:
    there are no tools; the last user turn contains tool results; the question is a greeting; the question starts with

@@ -10,7 +10,7 @@ from dragoman.dialects._note_places import same_place
 from dragoman.dialects._services import CountCodec, EmbeddingsCodec, ModelsCodec, SpeechCodec
 from dragoman.failure import Failure
 from dragoman.fields import ReplyRules
-from dragoman.framing.templates import DeltaTemplate
+from dragoman.framing.templates import LearntDelta
 from dragoman.jsontypes import JsonObject
 from dragoman.model.events import Event
 from dragoman.model.messages import Message
@@ -21,6 +21,11 @@ from dragoman.passes.profile import Profile
 from dragoman.reasoning_state.carry import StateSlots
 from dragoman.wire import WireReply, WireRequest
 
+# Headers that tell a client its limits. Many servers have taken over OpenAI's names.
+OPENAI_QUOTA = (
+    *("x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
+    *("x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
+)
 What: TypeAlias = Literal["request", "reply", "stream", "failure"]
 KeyStyle: TypeAlias = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key"]  # bearer, or the name of a header
 
@@ -34,8 +39,8 @@ class StreamDecoder(Protocol):
 
     def feed(self, piece: bytes) -> list[Event]: ...
     def close(self) -> list[Event]: ...
-    def open_text(self) -> tuple[DeltaTemplate, int] | None:
-        """If the next frame like this template only adds to this part, and changes nothing in the decoder."""
+    def learnt(self) -> LearntDelta | None:
+        """The part that the next frame adds to, if it is like the template: then the decoder need not read it."""
 
 
 class StreamEncoder(Protocol):
@@ -45,18 +50,17 @@ class StreamEncoder(Protocol):
     def close(self) -> bytes: ...
 
 
-class OpenText(Protocol):
-    """A text that grows: the bytes of a frame before and behind its next piece, and what was said so far."""
-
-    head: bytes
-    tail: bytes
-    length: int  # in code points
+WritePieces: TypeAlias = Callable[[str, list[bytes]], bytes]  # a text, and its pieces as in a TextRun -> frames
 
 
-@runtime_checkable
+class ReadTurns(Protocol):
+    def __call__(self, data: bytes | Raw, *, packed: bool = False) -> tuple[Message, ...] | None:
+        """`packed`: the list is MessagePack, not JSON."""
+
+
 class TextEncoder(StreamEncoder, Protocol):
-    def open_text(self, index: int) -> OpenText | None:
-        """If the next piece of this part is one such frame, and changes nothing in the encoder but the length."""
+    def open_text(self, index: int) -> WritePieces | None:
+        """Writes the next pieces of this part, as long as no other event comes. None if it must see the events."""
 
 
 @runtime_checkable
@@ -86,6 +90,16 @@ class Door(Struct, frozen=True, kw_only=True):
     name: str = ""  # of the door in logs and metrics; "" is the dialect's name
     public: bool = False  # needs no key
     write_path: WritePath | None = None
+
+
+class PlainRequest(Struct, frozen=True):
+    """A request of texts alone with usual settings, without its texts. Equal ones go the same way."""
+
+    model: str
+    roles: tuple[str, ...]  # as the wire says them
+    streamed: bool
+    settings: tuple[object, ...]
+    max_output: int | None
 
 
 class PlainReply(Struct, frozen=True):
@@ -142,9 +156,10 @@ class Dialect(Struct, frozen=True, kw_only=True):
     # The keys of a list of tools, the usual one first; () if it is not read by itself, without the rest of the body.
     tools_keys: tuple[str, ...] = ()
     # The list of turns, read from its text in one step; None: one of them is unusual.
-    read_turns: Callable[[bytes | Raw], tuple[Message, ...] | None] | None = None
+    read_turns: ReadTurns | None = None
     # A request of which nothing is unusual, read in one step; None: it must be read key by key.
     read_plain_request: Callable[[bytes], Request | None] | None = None
+    look_at_request: Callable[[bytes], PlainRequest | None] | None = None  # the same without its texts
     made_ids: str = ""  # how the ids begin that are made for calls without one
     kept_state: tuple[KeptState, ...] = ()
     naming_keys: tuple[str, ...] = ()  # inside of tools and parts: their values are ids of things that its servers keep
@@ -165,6 +180,9 @@ class Dialect(Struct, frozen=True, kw_only=True):
     carried_headers: tuple[str, ...] = ()  # request headers that we pass on to a server of the same dialect
     default_headers: dict[str, str] = {}  # required headers, sent if the client sends none
     rate_headers: tuple[str, ...] = ("x-ratelimit-",)  # prefixes of response headers that tell the remaining quota
+    # The names of the headers that tell a client its own limits: limit, rest and reset of requests, then of tokens.
+    quota_headers: tuple[str, str, str, str, str, str] = OPENAI_QUOTA
+    dates_quota: bool = False  # the reset is a time, not a number of seconds
     request_id_header: str = "x-request-id"  # of a response
 
     # streams
@@ -179,11 +197,12 @@ class Dialect(Struct, frozen=True, kw_only=True):
     usage_mark: Pattern[bytes] | None = None  # is in such a frame: others need not be read
     counts_first: bool = False  # its streams begin with the number of input tokens
     write_late: Callable[[str, str], bytes] | None = None  # a header known at the end; None: an SSE comment
-    writes_runs: bool = False  # its encoder writes each piece of a TextRun by itself
+    writes_runs: bool = False  # its encoder is a TextEncoder and writes each piece of a TextRun by itself
     sse_query: str = ""  # without this query a stream is one JSON array
 
     # replies
     look_at_reply: Callable[[bytes], PlainReply | None] | None = None  # a quick look; None: it must be read
+    read_usual_reply: Callable[[bytes], Reply | None] | None = None  # in one step; None: it is read key by key
     reply_rules: ReplyRules = ReplyRules()
     reply_keys: tuple[str, ...] = ()  # one of them is in the body of every reply: a body without them may be an error
     # Why a whole reply is no answer, for clients of other dialects: it failed, or its server still works on it.

@@ -1,17 +1,46 @@
 """A fast path for the most frequent turns: a text; a text and calls; the result of a call.
 
-A dialect first tries its fast encoder. It handles turns that have only text: no extras and nothing to lose. The whole
-encoder is right for every turn; the fast one only saves time.
+Reading: a dialect describes its usual turns as classes, and a list of them is read in one step (`TurnReader`).
+Writing: a dialect first tries its fast encoder. It handles turns that have only text: no extras and nothing to lose.
+The whole encoder is right for every turn; the fast one only saves time.
 """
 
 from collections.abc import Callable
-from typing import TypeAlias, cast
+from typing import Generic, TypeAlias, TypeVar, cast
+
+import msgspec
+from msgspec import Raw
 
 from dragoman.dialects._tools import FAILED
 from dragoman.fields import is_silent
 from dragoman.jsontypes import JsonObject
 from dragoman.model.messages import Extras, Message, Part, Text, ToolCall, ToolResult
 from dragoman.notes import At, Notes
+
+T = TypeVar("T")
+MOST_AT_ONCE = 512 * 1024  # bytes: no other thread runs while they are read in one call, for about 0.2 ms
+
+
+class TurnReader(Generic[T]):
+    """Reads lists of turns of one class."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._read = msgspec.json.Decoder(list[kind]).decode  # type: ignore[valid-type]
+        self._read_packed = msgspec.msgpack.Decoder(list[kind]).decode  # type: ignore[valid-type]
+        self._read_one = msgspec.json.Decoder(kind).decode
+        self._split = msgspec.json.Decoder(list[Raw]).decode
+
+    def read(self, data: bytes | Raw, *, packed: bool) -> list[T] | None:
+        """None if a turn is unusual, or no turn. `packed`: it is MessagePack, not JSON."""
+        try:
+            if packed:
+                return self._read_packed(data)
+            if len(memoryview(data)) > MOST_AT_ONCE:
+                return [self._read_one(item) for item in self._split(data)]
+            return self._read(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+
 
 EncodeTurn: TypeAlias = Callable[[Message, At, Notes], list[JsonObject]]
 EncodeFast: TypeAlias = Callable[[Message, At, Notes], JsonObject | list[JsonObject] | None]
@@ -43,7 +72,7 @@ def encode_turns(
         elif type(encoded) is list:
             turns.extend(encoded)
         else:  # the most frequent case: one message for a turn
-            turns.append(cast("JsonObject", encoded))
+            turns.append(encoded)  # type: ignore[arg-type]  # `cast` is a call for each turn
     return turns
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from dragoman.model.reply import Usage
-from dragoman.model.request import OutputFormat, Request
+from dragoman.model.request import OutputFormat, Request, ToolChoice
 from dragoman.notes import ROOT, At, Notes
 
 # Values that mean the same as no value. Dropping them loses nothing.
@@ -21,6 +21,12 @@ SAYS_NOTHING: dict[str, tuple[object, ...]] = {
     "min_p": (0,),
     "verbosity": ("medium",),
     "service_tier": ("auto", "default", "standard"),
+    "output": (OutputFormat(type="text"),),
+    "tool_choice": (ToolChoice(mode="auto"),),
+    "strict": (False,),  # of a tool
+    "detail": ("auto",),  # of a picture
+    "failed": (False,),  # of a result
+    **dict.fromkeys(("cache_read", "cache_write", "reasoning", "input_audio", "output_audio"), (0,)),  # counted: none
 }
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from dragoman.errors import DecodeError
 from dragoman.failure import Failure
 from dragoman.framing.sse import SseDecoder, SseFrame
-from dragoman.framing.templates import DeltaTemplate
+from dragoman.framing.templates import LearntDelta
 from dragoman.jsontypes import JsonObject, dump_json, load_json
 from dragoman.model.events import Event, PartEnd, PartStart, ReplyEnd, ReplyFailed
 from dragoman.model.request import Request
@@ -23,11 +23,26 @@ CUT_OFF = ReplyFailed(failure=CUT)
 
 
 class OpenFrame(Struct):
-    """See OpenText, for encoders that do not count what was said."""
+    """The frames of a part that grows: the bytes before each piece of its text, and those behind it."""
 
     head: bytes
     tail: bytes
-    length: int = 0
+    keep: Callable[[str], object] | None = None  # gets what was written
+    between: bytes = b""  # one piece and the next
+
+    def __post_init__(self) -> None:
+        self.between = b'"%b%b"' % (self.tail, self.head)
+
+    def write(self, text: str, pieces: list[bytes]) -> bytes:
+        if self.keep is not None:
+            self.keep(text)
+        return b'%b"%b"%b' % (self.head, self.between.join(pieces), self.tail)
+
+
+def hold(held: list[str], text: str, _: list[bytes]) -> bytes:
+    """WritePieces of a part that is written when it is complete."""
+    held.append(text)
+    return b""
 
 
 class StreamMarks:
@@ -37,8 +52,8 @@ class StreamMarks:
     finishing = False
     joins = False
 
-    def open_text(self) -> tuple[DeltaTemplate, int] | None:
-        """See StreamDecoder. Most decoders keep what was said."""
+    def learnt(self) -> LearntDelta | None:
+        """See StreamDecoder."""
         return None
 
 

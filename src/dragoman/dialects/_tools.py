@@ -1,17 +1,19 @@
 """Tools, calls and results: code that several dialects share."""
 
 from collections.abc import Callable, Iterable
-from typing import TypeAlias, TypeVar, assert_never
+from typing import Any, TypeAlias, TypeVar, assert_never
 
 from dragoman.errors import DecodeError
-from dragoman.jsontypes import JsonObject, load_json
+from dragoman.jsontypes import JsonObject, copy_json, load_json, pack_json, unpack_json
 from dragoman.model.messages import RAW, Message, Opaque, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import AnyTool, CustomTool, ServerTool, Tool
 from dragoman.notes import ROOT, At, Notes
-from dragoman.passes.server_tools import name_server_tool
+from dragoman.passes.server_tools.tools import name_server_tool
+from dragoman.passes.tool_lists import is_kept
 
-T = TypeVar("T", bound=Tool | CustomTool)
-Encode = Callable[[T, At, Notes], JsonObject]
+T = TypeVar("T")
+B = TypeVar("B", bound=Tool | CustomTool)
+Encode = Callable[[B, At, Notes], JsonObject]
 
 
 def encode_any_tool(
@@ -32,37 +34,52 @@ def encode_any_tool(
             assert_never(tool)
 
 
-MOST_LISTS = 100
-EncodeTool: TypeAlias = Callable[[AnyTool, At, Notes], JsonObject | None]
-_seen: dict[tuple[EncodeTool, int], int] = {}  # lists of tools by encoder and identity, with their lengths
-_written: dict[tuple[EncodeTool, int], tuple[tuple[AnyTool, ...], list[JsonObject]]] = {}
+MOST_LISTS = 50
+EncodeTool: TypeAlias = Callable[[AnyTool, At, Notes], T | None]
+_Key: TypeAlias = tuple[Callable[..., Any], int]  # an encoder, and the identity of a list of tools
+_seen: dict[_Key, int] = {}  # with the length of the list
+_written: dict[_Key, tuple[tuple[AnyTool, ...], list[Any]]] = {}  # for requests that are sent
+_packed: dict[_Key, tuple[tuple[AnyTool, ...], bytes]] = {}  # for requests that a caller gets
 
 
-def encode_each_tool(tools: tuple[AnyTool, ...], encode: EncodeTool, notes: Notes) -> list[JsonObject]:
+def encode_each_tool(tools: tuple[AnyTool, ...], encode: EncodeTool[T], notes: Notes) -> list[T]:
     """Encode all tools that the dialect can say. A list that comes again as the same object, because an agent sends the
-    same tools with every turn, is remembered if it has no notes, and only where the result is sent and not changed."""
+    same tools with every turn, is remembered if it has no notes. Where the result is sent at once, it may be shared;
+    where a caller gets it, it is a copy."""
     key = (encode, id(tools))
-    known = _written.get(key) if notes.sends else None
-    if known is not None and known[0] is tools:  # fast path: tools again
-        return list(known[1])
+    if notes.sends:
+        known = _written.get(key)
+        if known is not None and known[0] is tools:  # fast path: tools again
+            return list(known[1])
+    elif notes.copies_tools:
+        packed = _packed.get(key)
+        if packed is not None and packed[0] is tools:  # fast path: tools again, copied
+            return unpack_json(packed[1])  # type: ignore[no-any-return]
     before, at = len(notes), (ROOT, "tools")
     encoded = [encode(tool, (at, i), notes) for i, tool in enumerate(tools)]
     kept = [tool for tool in encoded if tool is not None]
-    if notes.sends and tools and len(notes) == before:
-        _remember(key, tools, kept)
-    return kept
+    if (notes.sends or notes.copies_tools) and tools and len(notes) == before:
+        _remember(key, tools, kept, copied=notes.copies_tools)
+    return copy_json(kept) if notes.copies_tools else kept
 
 
-def _remember(key: tuple[EncodeTool, int], tools: tuple[AnyTool, ...], encoded: list[JsonObject]) -> None:
+def _remember(key: _Key, tools: tuple[AnyTool, ...], encoded: list[Any], *, copied: bool) -> None:
     """From the second time on: most lists never come again as the same object."""
     if _seen.get(key) != len(tools):
         if len(_seen) >= 10 * MOST_LISTS:
             _seen.clear()
         _seen[key] = len(tools)
         return
-    if len(_written) >= MOST_LISTS:
-        _written.clear()
-    _written[key] = (tools, list(encoded))
+    if not is_kept(tools):
+        return
+    for table in (_written, _packed):
+        if len(table) >= MOST_LISTS:
+            table.clear()
+    data = pack_json(encoded) if copied else None
+    if data is not None:
+        _packed[key] = (tools, data)
+    elif not copied:
+        _written[key] = (tools, list(encoded))
 
 
 def freeform_as_function(tool: CustomTool, dialect: str, at: At, notes: Notes) -> Tool:

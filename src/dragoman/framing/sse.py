@@ -139,3 +139,12 @@ def _event_name(raw: bytes) -> str:
         if len(_event_names) < 256:
             _event_names[raw] = name
     return name
+
+
+def find_cut(data: bytes, most: int) -> int:
+    """Where to cut: behind the last frame or line that ends within `most` bytes, so that frames stay whole if
+    possible."""
+    frame, windows = data.rfind(b"\n\n", 0, most), data.rfind(b"\n\r\n", 0, most)
+    if frame >= 0 or windows >= 0:
+        return max(frame + 2, windows + 3)
+    return data.rfind(b"\n", 0, most) + 1 or most

@@ -7,13 +7,18 @@ plain as a number or a word, so that the frame stays the JSON that it was.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from dragoman.jsontypes import load_string, load_strings
 
 LEARN_EVERY_MISSES = 16  # a stream whose frames change all the time pays for learning only this often
-QUOTE, BACKSLASH = 34, 92
+QUOTE, BACKSLASH, ZERO = 34, 92, 48
+MOST_DIGITS = 15
+_NUMBERS = re.compile(rb"(?:0|[1-9][0-9]{0,%d})(?:,(?:0|[1-9][0-9]{0,%d}))*+" % (MOST_DIGITS - 1, MOST_DIGITS - 1))
+_WORD = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_:.+-"
 # The inside of a JSON string that is spelled as msgspec spells it. `++`: nothing is tried twice, however long it is.
 _PLAIN = rb'(?:[^"\\\x00-\x1f\x7f]++|\\["\\bfnrt])++'
 _PLAIN_LINES = re.compile(rb"%b(?:\n%b)*+" % (_PLAIN, _PLAIN))
@@ -25,21 +30,36 @@ class Slot(NamedTuple):
 
     key: str
     find: re.Pattern[bytes]  # its only group is the value
-    legal: re.Pattern[bytes]  # many values, one in each line
+    counts: bool  # a number, else a word
 
+    def takes(self, value: bytes) -> bool:
+        if not self.counts:
+            return not value.translate(None, _WORD)
+        return value.isdigit() and len(value) <= MOST_DIGITS and (value[0] != ZERO or len(value) == 1)
 
-def _make_slot(key: str, value: bytes, quote: bytes) -> Slot:
-    find = rb'"%b"[ ]?:[ ]?%b(%b)%b' % (key.encode(), quote, value, quote)
-    return Slot(key, re.compile(find), re.compile(rb"%b(?:\n%b)*+" % (value, value)))
+    def takes_all(self, values: Sequence[bytes]) -> bool:
+        if not self.counts:
+            return not b"".join(values).translate(None, _WORD)
+        joined = b",".join(values)
+        return _NUMBERS.fullmatch(joined) is not None and joined.count(b",") == len(values) - 1
 
 
 def number_slot(key: str) -> Slot:
-    return _make_slot(key, rb"(?:0|[1-9][0-9]{0,14}+)", b"")
+    return Slot(key, re.compile(rb'"%b"[ ]?:[ ]?(0|[1-9][0-9]{0,%d}+)' % (key.encode(), MOST_DIGITS - 1)), True)
 
 
 def word_slot(key: str) -> Slot:
     """A string of letters, digits and what a time is written with."""
-    return _make_slot(key, rb"[0-9A-Za-z_:.+-]*+", b'"')
+    return Slot(key, re.compile(rb'"%b"[ ]?:[ ]?"([%b]*+)"' % (key.encode(), re.escape(_WORD))), False)
+
+
+class LearntDelta(Struct, frozen=True, gc=False):
+    """A part that grows by frames which are like a template."""
+
+    template: "DeltaTemplate"
+    index: int  # of the part
+    keep: Callable[[str], object] | None = None  # must get each text that is read without the decoder
+    check: Callable[[str], bool] | None = None  # asked before: False if the text must go the long way
 
 
 class DeltaTemplate:
@@ -47,7 +67,7 @@ class DeltaTemplate:
     it, and `read_run` that of many."""
 
     __slots__ = (
-        *("_between", "_frame_end", "_least", "_middle", "_misses", "_tail", "_text"),
+        *("_between", "_frame_end", "_least", "_middle", "_misses", "_newest", "_tail", "_text", "_values"),
         *("end", "head", "last", "varying"),
     )
 
@@ -61,7 +81,9 @@ class DeltaTemplate:
         self.end = b""  # behind the last value of a frame, to the end of the frame
         self._between = b""  # the same, and the head of the next one
         self._misses = 0
+        self._newest = 0  # the last part that began
         self.varying: list[Slot] = []  # of the learnt frame
+        self._values: list[bytes] = []  # of the frame that is looked at
         self.last: list[bytes] = []  # their values in the frame that was read last
 
     def read(self, block: bytes) -> str | None:
@@ -74,7 +96,41 @@ class DeltaTemplate:
             if texts is None:
                 return None
             text = texts[0]
-        return load_string(b'"%b"' % text)
+        loaded = load_string(b'"%b"' % text)
+        if loaded is not None:
+            self.last = self._values
+        return loaded
+
+    def read_one(self, data: bytes) -> str:
+        """The text of one frame that is like the learnt one, with its end, if it is plain ASCII. Else ""."""
+        if not (data.startswith(self.head) and data.endswith(self.end)) or len(data) < self._least:
+            return ""
+        inside = data[len(self.head) : -len(self.end)]
+        if self._middle:
+            values = inside.split(self._middle[0]) if len(self._middle) == 1 else self._split(inside)
+            if len(values) != len(self._middle) + 1:
+                return ""
+            inside = values.pop(self._text)
+            for slot, value in zip(self.varying, values, strict=True):
+                if not slot.takes(value):
+                    return ""
+            self._values = values
+        if QUOTE in inside or BACKSLASH in inside or not inside.isascii():
+            return ""
+        text = inside.decode()
+        if not text.isprintable():
+            return ""
+        self.last = self._values
+        return text
+
+    def _split(self, inside: bytes) -> list[bytes]:
+        values: list[bytes] = []
+        for between in self._middle:
+            value, found, inside = inside.partition(between)
+            if not found:
+                return []
+            values.append(value)
+        return [*values, inside]
 
     def read_run(self, data: bytes) -> tuple[str, list[bytes], bytes]:
         """The text of the frames at the start of the data that are like the learnt one, the pieces of it, and the rest
@@ -91,36 +147,46 @@ class DeltaTemplate:
         joined = b"".join(texts)
         if joined.isascii() and QUOTE not in joined and BACKSLASH not in joined:  # fast path: plain run
             text = joined.decode()
-            return (text, texts, rest) if text.isprintable() else ("", [], data)
+            if not text.isprintable():
+                return "", [], data
+            self.last = self._values
+            return text, texts, rest
         lines = b"\n".join(texts)
         if _PLAIN_LINES.fullmatch(lines) is None or lines.count(b"\n") != len(texts) - 1:
             return "", [], data
         loaded = load_strings(b'["%b"]' % b'","'.join(texts))
-        return ("", [], data) if loaded is None else ("".join(loaded), texts, rest)
+        if loaded is None:
+            return "", [], data
+        self.last = self._values
+        return "".join(loaded), texts, rest
 
     def _take_texts(self, pieces: list[bytes]) -> list[bytes] | None:
         """The texts of frames without their heads and tails; None if another value is not what its slot takes."""
-        columns: list[list[bytes]] = []
+        if not pieces:
+            return None
+        columns: list[Sequence[bytes]] = []
+        rests: Sequence[bytes] = pieces
         for between in self._middle:
-            cut = [piece.partition(between) for piece in pieces]
-            if not all(found for _, found, _ in cut):
+            cut = list(zip(*[piece.partition(between) for piece in rests], strict=True))
+            if b"" in cut[1]:
                 return None
-            columns.append([value for value, _, _ in cut])
-            pieces = [rest for _, _, rest in cut]
-        columns.append(pieces)
+            columns.append(cut[0])
+            rests = cut[2]
+        columns.append(rests)
         texts = columns.pop(self._text)
         for slot, values in zip(self.varying, columns, strict=True):
-            lines = b"\n".join(values)
-            if slot.legal.fullmatch(lines) is None or lines.count(b"\n") != len(values) - 1:
+            if not slot.takes_all(values):
                 return None
-        self.last = [values[-1] for values in columns if values]
-        return texts
+        self._values = [values[-1] for values in columns]
+        return list(texts)
 
-    def learn(self, block: bytes, key: bytes, text: str, slots: Iterable[Slot] = ()) -> bool:
+    def learn(self, block: bytes, key: bytes, text: str, slots: Iterable[Slot] = (), part: int = 0) -> bool:
         """Learns a frame whose only content is `text` under `key` (with its quotes) and what these slots hold. True if
-        `read` can read it now."""
+        `read` can read it now. `part`: the number of the part it adds to; a new one is learnt at once."""
         if self.read(block) is not None:
             return True
+        if part > self._newest:
+            self._newest, self._misses = part, 0
         self._misses += 1
         if self._misses % LEARN_EVERY_MISSES != 1 or block.count(key) != 1:
             return False
@@ -137,8 +203,16 @@ class DeltaTemplate:
         self.head, self._tail = block[: starts[0]], block[ends[-1] :]
         self._middle = [block[end:start] for end, start in zip(ends, starts[1:], strict=False)]
         kinds = [slot for _, _, slot in spans]
+        self._values = self.last = []
         self._text, self.varying = kinds.index(None), [slot for slot in kinds if slot is not None]
-        self._least = len(self.head) + len(self._tail)
+        self._least = len(self.head) + sum(map(len, self._middle)) + len(self._tail)
         self.end = self._tail + self._frame_end
         self._between = self.end + self.head
         return self.read(block) is not None
+
+
+def write_frames(head: bytes, pieces: list[bytes], tail: bytes) -> bytes:
+    """A frame for each piece, which is the inside of a JSON string: `head` and `tail` stand around the string."""
+    if len(pieces) == 1:
+        return b'%b"%b"%b' % (head, pieces[0], tail)
+    return b'%b"%b"%b' % (head, (b'"%b%b"' % (tail, head)).join(pieces), tail)

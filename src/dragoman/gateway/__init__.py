@@ -1,1 +1,1 @@
-"""The gateway: every door, any upstream."""
+"""The gateway: a server that takes requests in every dialect and sends each to an upstream."""

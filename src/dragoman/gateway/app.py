@@ -11,10 +11,10 @@ from dragoman.dialects._base import Dialect
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.access.auth import INSIDE
-from dragoman.gateway.conversation import converse, read_hops
+from dragoman.gateway.conversation import converse
+from dragoman.gateway.direct_way import Way
 from dragoman.gateway.error_responses import fail, refuse, turned_away
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
-from dragoman.gateway.plain_way import PlainWay
 from dragoman.gateway.routes import (
     admin,
     cache,
@@ -29,6 +29,7 @@ from dragoman.gateway.routes import (
 from dragoman.gateway.routes.table import Match, RouteTable, all_routes, guess_client, tell_client
 from dragoman.gateway.state import Gateway
 from dragoman.gateway.stream_writer import SHUTTING_DOWN
+from dragoman.gateway.take_in import read_hops
 
 Handler: TypeAlias = Callable[[Gateway, HttpRequest, Match], Awaitable[HttpResponse]]
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -149,7 +150,7 @@ class App:
         self._ids = _Ids()
         self.new_id = self._ids.next
 
-    async def handle(self, http: HttpRequest, sent: PlainWay | None = None) -> HttpResponse:
+    async def handle(self, http: HttpRequest, sent: Way | None = None) -> HttpResponse:
         """Never raises, except CancelledError: then the client has left and everything is released. `sent`: the request
         was sent to an upstream already."""
         if sent is None:

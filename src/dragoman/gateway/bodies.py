@@ -26,7 +26,7 @@ from dragoman.jsontypes import (
     load_json,
     split_members,
 )
-from dragoman.known_turns.tools import LEAST_BYTES, KnownTools, Owner
+from dragoman.known_turns.tools import LEAST_BYTES, KnownTools, Owner, find_tools_key
 from dragoman.model.request import AnyTool, Request
 
 RATIO_FREE_BYTES = 1024 * 1024
@@ -145,10 +145,8 @@ def load_apart(data: bytes, limits: RequestLimits, dialect: Dialect, known: Know
 
 def _find_tools(members: dict[str, Raw], keys: tuple[str, ...]) -> bytes:
     """The text of a list of tools that is worth to be known; empty if there is none, or under an unusual key."""
-    named = [key for key in keys if key in members]
-    if named != list(keys[:1]) or len(memoryview(members[keys[0]])) < LEAST_BYTES:
-        return b""
-    return bytes(members[keys[0]])
+    key = find_tools_key(members, keys)
+    return bytes(members[key]) if key and len(memoryview(members[key])) >= LEAST_BYTES else b""
 
 
 def _load_members(members: dict[str, Raw], dialect: Dialect, tools: tuple[AnyTool, ...] | None) -> JsonObject | None:

@@ -1,7 +1,7 @@
 """ClientConnection: one client's HTTP/1.1 connection, on httptools' parser. It hands requests straight to the app.
 
-Header caps, deadlines, back pressure and ending what a client left are here (T26-T29, F34). `process/server.py` makes
-these connections and ends them.
+It limits headers, keeps deadlines, waits for clients that read slowly, and ends the work for a client that has left
+(T26-T29, F34). `process/server.py` makes these connections and ends them.
 """
 
 import asyncio
@@ -21,9 +21,10 @@ import httptools
 from dragoman.gateway.app import App
 from dragoman.gateway.client_exchange import ClientExchange, nothing_more
 from dragoman.gateway.config.settings import RequestLimits
+from dragoman.gateway.direct_way import Way
 from dragoman.gateway.http import NONE_REPEATED, HeadFacts, HttpRequest, HttpResponse
-from dragoman.gateway.plain_way import PlainWay, begin
-from dragoman.log_line import LogLine
+from dragoman.gateway.plain_way import begin
+from dragoman.log_line import own_error
 from dragoman.upstream.http.request import write_head
 
 log = logging.getLogger(__name__)
@@ -132,7 +133,7 @@ class ClientConnection(asyncio.Protocol):
         self._heads_left = MOST_HEADS
         self._running: ClientExchange | None = None  # the request that is being answered
         self._task: asyncio.Task[None] | None = None
-        self._way: PlainWay | None = None  # of the request that is being answered, if there is no task for it
+        self._way: Way | None = None  # of the request that is being answered, if there is no task for it
         self._paused = self._lost = self._leaving = self._served = False
         self._deaf = False  # bytes that still arrive are thrown away
         self._unwanted = 0  # bytes that arrived since then
@@ -368,10 +369,11 @@ class ClientConnection(asyncio.Protocol):
             exchange = self._running = self._queue.popleft()
             gateway = self.app.gateway
             gateway.metrics.running += 1
-            if (way := begin(gateway, self, exchange, self.app.new_id)) is not None:  # fast path: plain way
+            way = begin(gateway, self, exchange, self.app.new_id)
+            if way is not None and way.waits:  # fast path: plain way
                 self._way = way
             else:
-                self._start(self._serve(exchange))
+                self._start(self._serve(exchange, way))
         if len(self._queue) > MOST_AHEAD:
             self.pause_reading()  # a client that pipelines has to wait
 
@@ -392,7 +394,20 @@ class ClientConnection(asyncio.Protocol):
         finally:
             self._release(exchange)
 
-    async def _serve(self, exchange: ClientExchange, way: PlainWay | None = None) -> None:
+    def end_written(self, exchange: ClientExchange, head: bytes, body: bytes) -> None:
+        """The same as `end_plain` with a head that only lacks its last fields."""
+        self._way = None
+        try:
+            exchange.keep = exchange.keep and exchange.done and not self._leaving
+            last = b"" if exchange.keep else b"connection: close\r\n"
+            exchange.begun = True
+            self.transport.write(b"%bcontent-length: %d\r\n%b\r\n%b" % (head, len(body), last, body))
+        except Exception as error:
+            self._give_up(exchange, error)
+        finally:
+            self._release(exchange)
+
+    async def _serve(self, exchange: ClientExchange, way: Way | None = None) -> None:
         """`way`: the part of the plain way that the request has gone already."""
         try:
             response = await self.app.handle(exchange.http, way)
@@ -444,7 +459,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _give_up(self, exchange: ClientExchange, error: Exception) -> None:
         """Cuts the connection if an answer cannot be written to its end, so that no client takes it for complete."""
-        log.warning(LogLine("answer_failed", {"id": exchange.http.id, "error": type(error).__name__}))
+        log.warning(own_error("answer_failed", exchange.http.id, error))
         if exchange.begun:
             self.transport.abort()
         else:
@@ -452,7 +467,8 @@ class ClientConnection(asyncio.Protocol):
             exchange.keep = False
 
     def _end(self, exchange: ClientExchange) -> None:
-        self._open.tasks.discard(self._task)
+        if self._task is not None:
+            self._open.tasks.discard(self._task)
         self._task = self._running = None
         if self._lost or self.transport.is_closing():
             return

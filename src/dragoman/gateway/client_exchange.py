@@ -56,9 +56,11 @@ class ClientExchange:
             self.length = int(header) if header.isdigit() and len(header) < 16 else 0
             self.expects = "expect" in http.headers and http.headers["expect"].lower() == "100-continue"
         else:
-            self.length, self.expects = len(body), False
-            self.feed(body)
-            self.done = True
+            self.length, self.expects, self.done = len(body), False, True
+            if len(body) <= UNREAD_BYTES and len(body) <= limit:
+                self._size, self._pieces = len(body), [body]
+            else:
+                self.feed(body)
 
     def feed(self, data: bytes) -> None:
         self._size += len(data)
@@ -112,6 +114,11 @@ class ClientExchange:
         if not self.done or self._fault is not None or len(self._pieces) != 1 or self._size > self.limit:
             return None
         return bytes(self._pieces[0])
+
+    def take(self) -> None:
+        """The body was read by `peek`, and nothing else will read it."""
+        self._pieces = []
+        self._connection.resume_reading()  # from here on we must notice when the client leaves
 
     async def _arrive(self) -> None:
         connection = self._connection

@@ -29,6 +29,7 @@ def refuse(gateway: Gateway, http: HttpRequest, dialect: Dialect, error: Excepti
     response = fail(dialect, failure)
     scope = http.scope
     if scope is not None:
+        response.headers.update(scope.write_quota())
         if response.status >= 500 and len(scope.attempts) > 1 and failure.code not in AWAY:
             response.headers["x-should-retry"] = "false"  # we did: retries must not multiply (FIELD-CASES 106)
         scope.status, scope.failure = response.status, failure

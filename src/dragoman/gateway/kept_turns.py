@@ -22,12 +22,18 @@ from dragoman.reasoning_state.stored import (
 async def recall_turns(scope: Scope, client_request: ClientRequest) -> ClientRequest:
     """The request with the reasoning state of its turns, which its client did not bring back."""
     request, store = client_request.request, scope.gateway.state_store
-    scope.bare = request
-    conversation = find_conversation(scope) if not store.is_empty() else None
-    if conversation is None or not conversation.turns:  # fast path: nothing kept
+    conversation = None if has_none_kept(scope, request) else scope.conversation
+    if conversation is None:  # fast path: nothing kept
         return client_request
     restored = await asyncio.to_thread(_restore, store, scope.http.key_id, request, conversation)
     return client_request if restored is request else replace(client_request, request=restored, same_wire=False)
+
+
+def has_none_kept(scope: Scope, request: Request) -> bool:
+    """Whether there is no state to look for. From here on the scope knows what its client brought."""
+    scope.bare = request
+    conversation = find_conversation(scope) if not scope.gateway.state_store.is_empty() else None
+    return conversation is None or not conversation.turns
 
 
 def find_conversation(scope: Scope) -> Conversation | None:

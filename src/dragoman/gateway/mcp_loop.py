@@ -1,7 +1,7 @@
 """Conversations with MCP tools: the gateway runs the loop, and the client gets one answer in its own dialect.
 
-A loop is an Answer like an upstream's, so that everything an answer has (commit point, pings, drain, X-ray, stored
-responses, notes) holds for it too.
+A loop is an Answer like an upstream's, so that pings, X-ray, stored responses, notes and the end of the process treat
+it like any other answer.
 """
 
 import asyncio

@@ -1,12 +1,13 @@
 """Scope: one request from its first byte to its last. At the end it gives everything back once and reports."""
 
 import logging
-from typing import ClassVar, TypeVar, cast
+from collections.abc import Sequence
+from typing import TypeVar, cast
 
-from msgspec import Struct, to_builtins
+from msgspec import to_builtins
 from msgspec.structs import replace
 
-from dragoman.accounts.prices import Cost
+from dragoman.accounts.prices import Cost, ModelPrice, count_cost
 from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError
 from dragoman.exchange import ClientRequest
@@ -15,8 +16,7 @@ from dragoman.gateway.access.charge import Charge, believe, end_charge, find_cos
 from dragoman.gateway.http import HttpRequest
 from dragoman.gateway.routes.responses import Resolved
 from dragoman.gateway.state import Gateway, Generation
-from dragoman.gateway.telemetry.traffic import make_row as make_traffic_row
-from dragoman.gateway.telemetry.traffic_store import TrafficRow
+from dragoman.gateway.telemetry.ended import Ended
 from dragoman.gateway.telemetry.xray import MAX_BYTES, Xray, keep, say_length, show, trim
 from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.log_line import LogLine
@@ -45,7 +45,7 @@ class Scope:
     """One request, from its first byte in to its last byte out. It gives back what it uses exactly once."""
 
     __slots__ = (
-        *("_cost", "_cost_text", "_folded", "_over", "_sent", "_sent_bytes"),
+        *("_believed", "_cost", "_cost_text", "_folded", "_over", "_sent", "_sent_bytes"),
         *("answer", "attempts", "bare", "charge", "client_request", "conversation", "dialect", "door", "ending"),
         *("events", "failure", "first_s", "gateway", "http", "in_xray", "keep", "large", "loop", "makes_names"),
         *("model", "now", "raw", "refuse", "request", "resolved", "size", "started", "status", "streamed", "trace"),
@@ -80,6 +80,7 @@ class Scope:
         self.charge: Charge | None = None  # its places under the limits, and its reservation of a budget
         self.makes_names = False  # its answer may have ids of things at the provider, such as files
         self.events = self.streamed = 0  # events and bytes of a stream so far: if it breaks, its cost is estimated
+        self._believed: Usage | None = None  # a usage whose counters make sense
         self._cost: tuple[Cost | None] | None = None  # once it is known
         self._cost_text = ""
         self._sent: list[tuple[float, bytes]] = []  # time and bytes of each piece, for X-ray and the ledger
@@ -183,6 +184,13 @@ class Scope:
             self.client_request.request = replace(self.client_request.request, messages=())
             self.client_request.decoded = self.client_request.known = None
 
+    def take_usage(self, usage: Usage | None, price: ModelPrice | None) -> None:
+        """The usage that an upstream has told, and the price of its model, which has none for images: `find_usage` and
+        `find_cost` would find the same."""
+        if usage is not None and believe(usage, 1) is usage and (usage.input is not None or usage.output is not None):
+            self.usage = self._believed = usage
+            self._cost = (None if price is None else count_cost(price, usage),)
+
     @property
     def cost(self) -> Cost | None:
         """None is unknown."""
@@ -197,13 +205,26 @@ class Scope:
             self._cost_text = str(cost)
         return self._cost_text
 
+    @property
+    def has_quota(self) -> bool:
+        """Whether the client's key has limits of its own."""
+        holder = self.http.holder
+        return self.charge is not None and holder is not None and bool(holder.limited)
+
+    def write_quota(self) -> dict[str, str]:
+        """Headers that say how much is left of the limits of the client's key; empty if it has none."""
+        holder = self.http.holder
+        if holder is None or not self.has_quota:
+            return {}
+        return self.gateway.key_limits.find_quota(holder, self.dialect).write(self.gateway.wall())
+
     def record(self) -> None:
         """Writes the request down, before its client has read the end of its answer. Only the first call counts."""
         charge = self.charge
         if charge is None or charge.books is None or charge.recorded:
             return
         charge.recorded = True
-        usage, estimated = find_usage(self)
+        usage, estimated = (self._believed, False) if self._believed is not None else find_usage(self)
         charge.usage = usage
         if self._cost is None:
             self._cost = (find_cost(self, usage),)
@@ -251,56 +272,54 @@ class Scope:
             end_charge(self, self.charge)
         if self.answer is not None:
             reported = self.usage or self.answer.usage
-            self.usage = None if reported is None else believe(reported, len(self.attempts))
+            if reported is not self._believed:
+                self.usage = None if reported is None else believe(reported, len(self.attempts))
             self.failure = self.failure or self.answer.failure
             self.answer.close()
 
     def _report(self) -> None:
-        gateway, seconds = self.gateway, self.gateway.clock() - self.started
-        notes = self.fold_notes() if self.count_notes() else []
-        row = make_traffic_row(self, notes, seconds)
-        self._count(notes, seconds, row.upstream)
-        gateway.traffic.put(row)
-        if not log.isEnabledFor(logging.INFO):
+        gateway, http, holder, attempts = self.gateway, self.http, self.http.holder, self.attempts
+        answer, failure, last = self.answer, self.failure, attempts[-1] if attempts else None
+        notes = self.fold_notes() if self.count_notes() else ()
+        went_well = len(attempts) == 1 and not attempts[0].failure
+        shown = log.isEnabledFor(logging.INFO)
+        ended = Ended(
+            gateway.wall(),
+            gateway.clock() - self.started,
+            http.id,
+            self.door,
+            self.model,
+            last.upstream if last is not None else "",
+            last.model if last is not None else "",
+            answer.target.model if answer is not None else None,
+            self.status,
+            (failure.code or failure.kind) if failure is not None else "",
+            self.first_s,
+            self.usage,
+            self.cost,
+            self._cost_text,
+            (holder.name or holder.id) if holder is not None else http.key_id,
+            holder.team if holder is not None else None,
+            http.headers.get("user-agent", ""),
+            len(attempts),
+            () if went_well else [(one.upstream, one.failure or "ok") for one in attempts],
+            attempts[0].waited_s if went_well else sum([one.waited_s for one in attempts]),
+            self.in_xray,
+            notes,
+            self._say_notes(notes) if notes and shown else {},
+        )
+        gateway.metrics.put(ended)
+        gateway.traffic.put(ended)
+        if not shown:
             return
-        gateway.log.say(log, self._make_line(row, notes))
+        gateway.log.say(log, ended)
         if notes and log.isEnabledFor(logging.DEBUG):
             for note in self.notes[:MOST_PLACES]:  # later notes have no place
-                log.debug(LogLine("note", {"id": self.http.id, "rank": note.rank, **to_builtins(note)}))
+                log.debug(LogLine("note", {"id": http.id, "rank": note.rank, **to_builtins(note)}))
 
-    def _count(self, notes: list[FoldedNote], seconds: float, upstream: str) -> None:
-        """For /metrics."""
-        metrics, holder = self.gateway.metrics, self.http.holder
-        cost = self.cost
-        if self.status:
-            metrics.request(self.door, upstream, self.status, seconds)
-        else:
-            metrics.left += 1
-        if self.first_s is not None:
-            metrics.first_byte(self.door, self.first_s)
-        for attempt in self.attempts:
-            metrics.attempt(attempt.upstream, attempt.failure or "ok")
-        model = metrics.model(self.door, upstream, self.answer.target.model) if self.answer is not None else ""
-        if not model and cost is not None and cost.micros:
-            model = self.attempts[-1].model
-        if self.usage is not None:
-            metrics.usage(upstream, model, self.usage)
-        if holder is not None:
-            metrics.key(holder.name or holder.id, holder.team)
-        if cost is not None and cost.micros:
-            metrics.cost(upstream, model, holder.team if holder is not None else "", cost)
-        if notes:
-            metrics.note_kinds(notes)
-
-    def _make_line(self, row: TrafficRow, notes: list[FoldedNote]) -> "RequestLine":
-        """The request's line in the log."""
-        holder, waited = self.http.holder, 0.0
-        for attempt in self.attempts:
-            waited += attempt.waited_s
-        more: dict[str, object] = {}
-        if notes:
-            more = {"notes": self.count_notes(), "lost": say_lost(notes), "mended": self._say_mended()}
-        return RequestLine(row, holder.team if holder is not None else "", waited, more)
+    def _say_notes(self, notes: Sequence[FoldedNote]) -> dict[str, object]:
+        """For the request's line in the log."""
+        return {"notes": self.count_notes(), "lost": say_lost(notes), "mended": self._say_mended()}
 
     def _say_mended(self) -> str:
         """Logs one line about the parts that were removed from the conversation or repaired in it (mission E4)."""
@@ -342,42 +361,7 @@ class Scope:
         )
 
 
-class RequestLine(Struct, frozen=True):
-    """The data of a request's line in the log. It becomes text only when it is written. Empty fields are left out."""
-
-    row: TrafficRow
-    team: str
-    waited_s: float
-    more: dict[str, object]
-
-    event: ClassVar[str] = "request"
-
-    @property
-    def fields(self) -> dict[str, object]:
-        row = self.row
-        fields: dict[str, object] = {
-            "id": row.id,
-            "door": row.door,
-            "status": row.status or "left",
-            "model": row.asked,
-            "upstream": row.upstream,
-            "key": row.key,
-            "team": self.team,
-            "input": row.input,
-            "output": row.output,
-            "cost": row.cost,
-            "first_ms": row.first_ms,
-            "ms": row.ms,
-            "waited_ms": round(self.waited_s * 1000),
-        }
-        if row.tries > 1:
-            fields["attempts"] = row.tries
-        if row.failure:
-            fields["failure"] = row.failure
-        return fields | self.more
-
-
-def say_lost(notes: list[FoldedNote]) -> str:
+def say_lost(notes: Sequence[FoldedNote]) -> str:
     """For the log: the folded notes of rank `lost` that are not about messages."""
     lost = [row for row in notes if row.rank == "lost" and not row.first.canonical.startswith("/messages/")]
     more = [f"and {len(lost) - MOST_MENDED} more"] if len(lost) > MOST_MENDED else []

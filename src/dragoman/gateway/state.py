@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from dragoman.accounts import journal
-from dragoman.accounts.bookkeeper import Bookkeeper
+from dragoman.accounts.bookkeeper import BUSY_HERE_S, Bookkeeper
 from dragoman.accounts.budgets import Passed
 from dragoman.accounts.grants import Holder
 from dragoman.accounts.prices import ModelPrice, PriceTable
@@ -268,7 +268,7 @@ class Gateway:
         return Bookkeeper(
             journal.Journal(folder / journal.FOLDER),
             open_ledger(folder, self.database) if rules.ledger.on is not False else None,
-            open_budgets(folder, self.database),
+            open_budgets(folder, self.database, BUSY_HERE_S),
             open_budgets(folder, self.database),
             remote=remote,
             standby=settings.on_state_loss != "refuse",

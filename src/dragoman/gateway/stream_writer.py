@@ -2,20 +2,21 @@
 
 import asyncio
 import logging
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from itertools import groupby
 from typing import cast
 
 from msgspec.structs import replace
 
-from dragoman.dialects._base import Dialect, LateEncoder, TextEncoder
+from dragoman.dialects._base import LateEncoder, TextEncoder
 from dragoman.exchange import HOP
 from dragoman.failure import Failure
-from dragoman.framing.sse import read_frame
 from dragoman.gateway.access.owners import keep_names
 from dragoman.gateway.http import DirectWriter, Write
 from dragoman.gateway.kept_turns import find_conversation, keep_turn
+from dragoman.gateway.note_header import each_note, write_notes
+from dragoman.gateway.passed_frames import FRAME_ENDS, frame_end, leave_out_usage, until_end
 from dragoman.gateway.routes.responses import remember
 from dragoman.gateway.scope import CHARS_PER_TOKEN, NO_USAGE, Scope
 from dragoman.gateway.splice import Splice
@@ -25,8 +26,8 @@ from dragoman.model.events import Event, PartDelta, ReplyEnd, ReplyFailed, Reply
 from dragoman.model.fold import ReplyBuilder
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
-from dragoman.note_ranks import FoldedNote, fold_notes
-from dragoman.notes import Note, Notes
+from dragoman.note_ranks import fold_notes
+from dragoman.notes import Notes
 from dragoman.reasoning_state.carry import carry_reply
 from dragoman.reasoning_state.stored import TurnKeeper
 from dragoman.upstream.answer import OpenAnswer, Piece, UpstreamAnswer
@@ -37,7 +38,6 @@ PING_S = 15.0
 JOIN_AT = 200  # after this many events their texts are joined, to save memory
 AFTER_END_S = 1.0
 ENDS = (ReplyEnd, ReplyFailed)
-MAX_NOTES_HEADER = 3500
 SHUTTING_DOWN = Failure(kind="overloaded", status=503, code="shutting_down", message="the server is shutting down")
 TOO_LONG = Failure(kind="timed_out", status=504, code="stream_too_long", message="the stream took too long")
 OWN_ERROR = Failure(kind="server_error", status=500, code="internal", message="an internal error of the gateway")
@@ -99,7 +99,10 @@ class StreamWriter:
                     piece = Piece(b"", [ReplyFailed(failure=OWN_ERROR)])
                 if piece is None:
                     break
-                out = await self._out_off_loop(piece) if self._is_large(piece) else self._out(piece)
+                try:
+                    out = await self._out_off_loop(piece) if self._is_large(piece) else self._out(piece)
+                except Exception as error:
+                    out = self._break_off(error)
                 scope.events += count_events(piece.events)
                 scope.streamed += len(out)
                 if out and scope.keep:
@@ -114,7 +117,7 @@ class StreamWriter:
                     await write(out)
                 if self._ended:
                     break
-                if not tapped and out and isinstance(answer, UpstreamAnswer) and scope.http.direct is not None:
+                if not tapped and isinstance(answer, UpstreamAnswer) and scope.http.direct is not None:
                     tapped = True
                     answer.tap(_WriterTap(self, answer, scope.http.direct), join=scope.dialect.writes_runs)
             if out := self._close() + self._late_notes() + self._late_cost():
@@ -136,6 +139,8 @@ class StreamWriter:
         scope.events += count_events(events)
         scope.streamed += len(out)
         if out:
+            if scope.first_s is None:
+                scope.first_s = scope.gateway.clock() - scope.started
             self.written = self._loop.time()
             if scope.keep:
                 scope.keep_sent(out)
@@ -145,23 +150,28 @@ class StreamWriter:
         return True
 
     def find_splice(self, reader: StreamReader, direct: DirectWriter) -> Splice | None:
-        """The short way for a delta that comes alone, if nothing here looks at texts."""
-        found = reader.open_text()
-        if found is None or self._builder is not None or self.scope.keep or self._finished or self._tail:
+        """The short way for deltas that come without anything else, if their texts go to the client as they come."""
+        learnt = reader.learnt()
+        if learnt is None or self.scope.keep or self._finished or self._tail:
             return None
-        if self._keeper is not None and not self._keeper.is_idle():
-            return None
-        template, index = found
-        there, encoder = None, self._encoder
+        index, keeps = learnt.index, list[Callable[[str], object]]()
+        if self._keeper is not None and (keep := self._keeper.find_keep(index)) is not None:
+            keeps.append(keep)
+        if self._builder is not None:
+            keeps.append(self._builder.find_keep(index))
+        if self._as_is:
+            return Splice(self, self.scope, direct, learnt, None, *keeps, partial(self._note_said, index))
         if self._carrier is not None and not self._carrier.passes(index):
             return None
-        if not self._as_is:
-            there = encoder.open_text(index) if isinstance(encoder, TextEncoder) else None
-            if there is None:
-                return None
-        return Splice(self, self.scope, direct, index, template, there)
+        if self._carrier is not None and (keep := self._carrier.find_keep(index)) is not None:
+            keeps.append(keep)
+        if not self.scope.dialect.writes_runs:
+            return None
+        write = cast("TextEncoder", self._encoder).open_text(index)
+        return None if write is None else Splice(self, self.scope, direct, learnt, write, *keeps)
 
-    def note_said(self, index: int, text: str) -> None:
+    def _note_said(self, index: int, text: str) -> None:
+        """Of bytes that were passed on unchanged."""
         self._said.append(PartDelta(index=index, text=text))
         self._join_said()
 
@@ -199,6 +209,8 @@ class StreamWriter:
 
     async def _after_end(self, answer: OpenAnswer) -> Piece | None:
         """After the last event the connection ends, mostly at once. If an upstream keeps it open, we close it (F27)."""
+        if isinstance(answer, UpstreamAnswer) and answer.arrived:
+            return await answer.next()
         try:
             async with asyncio.timeout(AFTER_END_S):
                 return await answer.next()
@@ -239,13 +251,17 @@ class StreamWriter:
             return self._raw(piece)
         try:
             out = self._encoder.feed(events if self._carrier is None else self._carrier.feed(events))
-        except Exception as error:  # after the first byte an error can only be an event of the stream
-            log.warning(own_error("encode_failed", scope.http.id, error))
-            self._ended = True
-            scope.failure = Failure(kind="server_error", message="the answer cannot be written in this dialect")
-            fresh = scope.dialect.stream_encoder(Notes(), None)  # a new one: the old one may be in any state
-            out = fresh.feed([ReplyFailed(failure=scope.failure)])
+        except Exception as error:
+            out = self._break_off(error)
         return out
+
+    def _break_off(self, error: Exception) -> bytes:
+        """Ends a stream at a bug of ours: after the first byte an error can only be an event."""
+        log.warning(own_error("encode_failed", self.scope.http.id, error))
+        self._ended = True
+        self.scope.failure = OWN_ERROR
+        fresh = self.scope.dialect.stream_encoder(Notes(), None)  # a new one: the old one may be in any state
+        return fresh.feed([ReplyFailed(failure=OWN_ERROR)])
 
     def _raw(self, piece: Piece) -> bytes:
         """The provider's own bytes, in complete frames: a stream that is cut must not end within a frame (F06)."""
@@ -432,95 +448,3 @@ def _plain_index(event: Event) -> int | None:
 
 async def _write_ping(write: Write, data: bytes) -> None:
     await write(data)
-
-
-def frame_end(data: bytes, media_type: str) -> int:
-    """Where the last complete frame ends."""
-    if data[-2:] == b"\n\n":  # mostly whole frames come
-        return len(data)
-    if media_type != "text/event-stream":
-        return data.rfind(b"\n") + 1
-    if data[:1] == b"[" or data[:1] == b",":  # Gemini's array is passed on as it comes
-        return len(data)
-    plain, windows, old = data.rfind(b"\n\n"), data.rfind(b"\n\r\n"), data.rfind(b"\r\r")
-    return max(plain + 2 if plain >= 0 else 0, windows + 3 if windows >= 0 else 0, old + 2 if old >= 0 else 0)
-
-
-FRAME_ENDS = {"text/event-stream": b"\n\n", "application/x-ndjson": b"\n"}
-_FRAME_END = {
-    "text/event-stream": re.compile(rb"\r\n\r\n|\n\n|\r\r|\n\r\n"),
-    "application/x-ndjson": re.compile(rb"\n"),
-}
-
-
-def until_end(frames: bytes, dialect: Dialect) -> tuple[bytes, bool]:
-    """Whole frames up to the one that ends the stream, and whether there is one."""
-    if dialect.is_end is None:
-        return frames, False
-    first = 0  # a letter of an end word may be written as \\u006d: then every frame is read
-    if b"\\u" not in frames:  # fast path: end words
-        words = [frames.find(word) for word in dialect.end_words]
-        first = frame_end(frames[: min((at for at in words if at >= 0), default=len(frames))], dialect.media_type)
-    for start, end in split_frames(frames, dialect.media_type, first):
-        if dialect.is_end(read_data(frames[start:end])):
-            return frames[:end], True
-    return frames, False
-
-
-def leave_out_usage(frames: bytes, dialect: Dialect) -> bytes:
-    """Whole frames without those that tell the usage, which we asked for and the client did not: a client that reads
-    the first choice of every frame would fail."""
-    if dialect.is_usage is None or dialect.usage_mark is None or b"usage" not in frames:
-        return frames
-    first = 0  # the mark may be written with \\u0063: then every frame is read
-    if b"\\u" not in frames:  # fast path: usage mark
-        found = dialect.usage_mark.search(frames)
-        if found is None:
-            return frames
-        first = frame_end(frames[: found.start()], dialect.media_type)
-    spans = split_frames(frames, dialect.media_type, first)
-    kept = [frames[start:end] for start, end in spans if not dialect.is_usage(read_data(frames[start:end]))]
-    return frames[:first] + b"".join(kept)
-
-
-def split_frames(data: bytes, media_type: str, first: int = 0) -> Iterator[tuple[int, int]]:
-    """Where each whole frame starts and ends, from the start of one of them on."""
-    start = first
-    for found in _FRAME_END[media_type].finditer(data, first):
-        yield start, found.end()
-        start = found.end()
-
-
-def read_data(block: bytes) -> bytes:
-    """The data of a frame; a line of NDJSON is its own."""
-    frame = read_frame(block.replace(b"\r\n", b"\n").replace(b"\r", b"\n").strip(b"\n"))
-    return block if frame is None else frame.data
-
-
-def each_note(notes: tuple[Note, ...]) -> list[FoldedNote]:
-    """All notes, none of them folded."""
-    return [FoldedNote(note.rank, note) for note in notes]
-
-
-def write_notes(rows: list[FoldedNote], *, canonical: bool = False) -> str:
-    """Notes as ASCII JSON, the worst first, equal ones folded, as many as fit. The last entry counts the others.
-    `canonical`: all of them and with those places too, for a client that is a dragoman: its caller knows the canonical
-    form, and not the body that it sent."""
-    shown: list[bytes] = []
-    size = 2
-    for i, row in enumerate(rows):
-        note = row.first
-        entry: dict[str, object] = {"rank": row.rank, "kind": note.kind, "where": note.where, "why": note.why}
-        if row.places > 1:
-            entry["places"] = row.places
-        if note.body != "request":
-            entry["body"] = note.body
-        if canonical:
-            entry["canonical"] = note.canonical
-        text = dump_json(entry)
-        size += len(text) + 1
-        if size > MAX_NOTES_HEADER:
-            shown.append(dump_json({"more": len(rows) - i}))
-            break
-        shown.append(text)
-    return f"[{b','.join(shown).decode()}]".encode("ascii", "backslashreplace").decode()

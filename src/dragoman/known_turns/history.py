@@ -48,12 +48,13 @@ class History(Struct, eq=False):
     clean: bool = False  # nothing in the body is ours, so that no server may see it
     chunks: dict[int, tuple[object, tuple[Chunk, ...]]] = {}  # by the identity of a destination, which is kept alive
     later: "Later | None" = None  # it was not looked at yet
+    more: int = 0  # bytes of texts that are kept and are not in `raw`
 
     @property
     def size(self) -> int:
         """About the bytes that it needs, also after its turns were read."""
         count = len(self.turns) if self.later is None else self.later.count
-        return COST * len(self.raw) + TURN_BYTES * count
+        return COST * (len(self.raw) + self.more) + TURN_BYTES * count
 
 
 class Later(Struct, frozen=True):
@@ -106,8 +107,10 @@ class Hit(Struct, frozen=True, dict=True):
 class KnownTurns:
     """Bounded in bytes and by age. An owner is a client key at one door: nothing is shared between owners."""
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int = MOST_BYTES, levels: tuple[int, ...] = LEVELS, sample: int = SAMPLE) -> None:
+        """`levels`, `sample`: where the beginnings of bodies are compared, and how many bytes before."""
         self.most_bytes = most_bytes
+        self._levels, self._sample = levels, sample
         self.bytes = self.hits = self.misses = 0
         self._all: OrderedDict[int, _Kept] = OrderedDict()  # oldest use first
         self._alike: dict[tuple[object, ...], list[History]] = {}
@@ -117,8 +120,8 @@ class KnownTurns:
 
     def find(self, owner: tuple[str, str], raw: bytes, now: float) -> Hit | None:
         """The known beginning of a body."""
-        for level in reversed(LEVELS[: bisect_right(LEVELS, len(raw))]):
-            for history in reversed(self._alike.get((owner, level, raw[level - SAMPLE : level]), ())):
+        for level in reversed(self._levels[: bisect_right(self._levels, len(raw))]):
+            for history in reversed(self._alike.get((owner, level, raw[level - self._sample : level]), ())):
                 hit = _match(history, raw) if history.later is None else None
                 if hit is not None:
                     self.hits += 1
@@ -129,8 +132,8 @@ class KnownTurns:
 
     def find_later(self, owner: tuple[str, str], raw: bytes) -> History | None:
         """A body that this one continues and that was not looked at yet: `find_cuts` must look at it first."""
-        for level in reversed(LEVELS[: bisect_right(LEVELS, len(raw))]):
-            for history in self._alike.get((owner, level, raw[level - SAMPLE : level]), ()):
+        for level in reversed(self._levels[: bisect_right(self._levels, len(raw))]):
+            for history in self._alike.get((owner, level, raw[level - self._sample : level]), ()):
                 if history.later is not None and raw.startswith(history.later.known):
                     return history
         return None
@@ -144,7 +147,8 @@ class KnownTurns:
             return
         known = history.ends[-1]
         keys: list[tuple[object, ...]] = [
-            (owner, level, history.raw[level - SAMPLE : level]) for level in LEVELS[: bisect_right(LEVELS, known)][-2:]
+            (owner, level, history.raw[level - self._sample : level])
+            for level in self._levels[: bisect_right(self._levels, known)][-2:]
         ]
         for key in keys:
             alike = self._alike.setdefault(key, [])

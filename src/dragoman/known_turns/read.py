@@ -15,7 +15,7 @@ from dragoman.known_turns.history import LEVELS, SAMPLE, History, Hit, Later
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import Request
 from dragoman.notes import Notes
-from dragoman.passes.system import INSTRUCTIONS
+from dragoman.passes.contents import INSTRUCTIONS
 from dragoman.reasoning_state.envelope import has_mark
 from dragoman.wire import WireRequest
 
@@ -42,7 +42,7 @@ def read_new(hit: Hit, dialect: Dialect) -> tuple[Request, list[int]] | None:
         short = dialect.decode_request(WireRequest(body={dialect.messages_key: load_turns(turns, dialect)}), notes)
     except (DragomanError, msgspec.DecodeError, RecursionError):
         return None
-    if len(notes) or len(short.messages) != len(ends) or not _may_follow(hit, short.messages, dialect):
+    if len(notes) or len(short.messages) != len(ends) or not may_follow(hit, short.messages, dialect):
         return None
     start = hit.end + len(text) - (len(turns) - 2) - 1
     messages = (*old.first, *old.turns[: hit.count], *short.messages)
@@ -53,17 +53,9 @@ def join(hit: Hit, short: Request, dialect: Dialect) -> Request | None:
     """The whole request, from the one that was read from the short body."""
     lead = count_lead(short.messages)
     new = short.messages[lead + 1 :]
-    if not _is_first(short.messages[lead]) or not _may_follow(hit, new, dialect):
+    if not _is_first(short.messages[lead]) or not may_follow(hit, new, dialect):
         return None
     return replace(short, messages=(*short.messages[: lead + 1], *hit.history.turns[: hit.count], *new))
-
-
-def _may_follow(hit: Hit, new: Sequence[Message], dialect: Dialect) -> bool:
-    """Whether turns can be read apart from the known ones."""
-    if not new or new[0].role != "assistant":
-        return False
-    ids = hit.history.ids
-    return not any(ids.get(key, hit.count) < hit.count or _is_made(key, dialect) for key in find_ids(new))
 
 
 def make_history(
@@ -96,6 +88,33 @@ def make_history(
     history.parts += sum([len(turn.parts) for turn in turns[known:]])
     _go_on(history, known, ends, dialect)
     return history if history.ends else None
+
+
+def begin_history(
+    raw: bytes, messages: tuple[Message, ...], new_ends: list[int], dialect: Dialect, hit: Hit | None
+) -> History | None:
+    """The same for messages that are no body. `new_ends`: where each of them ends in `raw`, from the first turn of the
+    user on, or from the first new turn if there is a hit."""
+    lead = count_lead(messages)
+    turns = messages[lead + 1 :]
+    if not turns or turns[0].role != "assistant" or not _is_first(messages[lead]):
+        return None
+    if hit is not None:
+        history = _begin_from(hit, raw, turns)
+        _go_on(history, hit.count, new_ends, dialect)
+    else:
+        history = History(raw, new_ends[0], turns, (), (), 0, {}, frozenset())
+        _go_on(history, 0, new_ends[1:], dialect)
+    history.first = messages[: lead + 1]
+    return history if history.ends else None
+
+
+def may_follow(hit: Hit, new: Sequence[Message], dialect: Dialect) -> bool:
+    """Whether turns can be read apart from the known ones."""
+    if not new or new[0].role != "assistant":
+        return False
+    ids = hit.history.ids
+    return not any(ids.get(key, hit.count) < hit.count or _is_made(key, dialect) for key in find_ids(new))
 
 
 def find_cuts(history: History) -> None:

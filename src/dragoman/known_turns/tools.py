@@ -1,10 +1,11 @@
 """Lists of tools that came before. An agent begins each of its conversations with the same tools.
 
 A list is known by its text, for one client at one door. It is the same object each time, so that what was made of it
-for a server is found again too (passes/schemas.py, dialects/_tools.py).
+for a server is found again too (passes/schemas/fit.py, dialects/_tools.py).
 """
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias
 
@@ -14,6 +15,12 @@ MOST_BYTES = 1024 * 1024  # of text; the values take about ten times as much
 LEAST_BYTES = 500  # a shorter list is read as fast as it is found
 MOST_SEEN = 1_000
 Owner: TypeAlias = tuple[str, str]  # a client's key, and the dialect that it speaks
+
+
+def find_tools_key(members: Mapping[str, object], keys: tuple[str, ...]) -> str:
+    """The key of a list of tools that can be read by itself; empty if there is none, or one under an unusual key."""
+    named = [key for key in keys if key in members]
+    return named[0] if named and named == list(keys[:1]) else ""
 
 
 class KnownTools:

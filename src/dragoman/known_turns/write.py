@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -14,16 +15,16 @@ from dragoman.errors import DragomanError
 from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.known_turns.history import Chunk, History, Hit
 from dragoman.known_turns.read import count_lead, find_ids
-from dragoman.model.messages import Message
+from dragoman.model.messages import Message, Text, ToolCall, ToolResult
 from dragoman.model.request import Request, ServerTool
 from dragoman.note_places import Place
 from dragoman.notes import Locate, Notes
+from dragoman.passes.contents import INSTRUCTIONS
 from dragoman.passes.emulate import Undo
 from dragoman.passes.parameters import estimate
 from dragoman.passes.prepare import Prepared, prepare
 from dragoman.passes.profile import Profile
 from dragoman.passes.rename import Renames
-from dragoman.passes.system import INSTRUCTIONS
 
 MOST_CHUNKS = 32
 
@@ -104,12 +105,24 @@ def leaves_apart(known: Known, request: Request, profile: Profile) -> bool:
     }:
         return False
     new = known.messages[known.lead + 1 + known.count :]
-    if any(message.role in INSTRUCTIONS for message in new):
+    if not _begins_with_answer(new) or any(message.role in INSTRUCTIONS for message in new):
         return False
     ids = known.history.ids
     if any(ids.get(call_id, known.count) < known.count for call_id in find_ids(new)):
         return False
     return profile.window is None or _fits_window(request, profile.window)
+
+
+def _begins_with_answer(new: tuple[Message, ...]) -> bool:
+    """Whether the first new turn is an answer that no pass leaves out: what follows it would go to the turn of the user
+    before it."""
+    if not new or new[0].role != "assistant":
+        return False
+    if any(type(part) is Text and part.text and not part.text.isspace() for part in new[0].parts):
+        return True
+    results = takewhile(lambda message: message.role == "user", new[1:])
+    answered = {part.call_id for message in results for part in message.parts if type(part) is ToolResult}
+    return any(type(part) is ToolCall and part.id in answered for part in new[0].parts)
 
 
 def _fits_window(request: Request, window: int) -> bool:

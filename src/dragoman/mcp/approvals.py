@@ -20,6 +20,7 @@ from dragoman.mcp.spec import ServerSpec
 from dragoman.mcp.tool_listing import ListedTool
 
 log = logging.getLogger(__name__)
+MAX_APPROVALS = 2048  # of one server: four times as many tools as it may have
 
 
 class Approval(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -77,7 +78,7 @@ class Approvals:
         new_tools = {change.tool: tools[change.tool] for change in changes if change.tool not in approved}
         if new_tools and spec.new == "report":  # recorded, so that a later change is detected
             recorded = {name: _make_approval(tool, new=True) for name, tool in new_tools.items()}
-            self._change(spec, lambda approvals: {**approvals, **recorded})
+            self._change(spec, lambda approvals: _keep_bounded({**approvals, **recorded}, tools))
         policy = {"changed": spec.changed, "new": spec.new}
         withheld = {change.tool for change in changes if policy[change.kind] == "withhold"}
         return withheld, [*changes, *gone]
@@ -133,6 +134,13 @@ class Approvals:
             self._is_broken = True
             why = f"repair or remove it; until then only known tools are approved ({error})"
             log.warning(LogLine("mcp_approvals_not_read", {"file": str(self._path), "why": why}))
+
+
+def _keep_bounded(approvals: dict[str, Approval], tools: Mapping[str, ListedTool]) -> dict[str, Approval]:
+    """Without the new tools that are gone again, if there are too many: a server can make up names without end."""
+    if len(approvals) <= MAX_APPROVALS:
+        return approvals
+    return {name: one for name, one in approvals.items() if not one.new or name in tools}
 
 
 def _compare(approval: Approval | None, tool: ListedTool) -> Change | None:

@@ -39,6 +39,7 @@ from dragoman.tools.results import make_failed_result
 
 Health: TypeAlias = Literal["unasked", "connecting", "up", "down", "off", "disabled"]
 MAX_TOOLS, MAX_PAGES = 512, 100
+MAX_LISTING_BYTES = 2 * 1024 * 1024  # of all tools: models get these texts with each request
 RETRY_PAUSE_S, MAX_RETRY_PAUSE_S = 1.0, 60.0  # between a failure and the next try
 MAX_STARTS, STARTS_WITHIN_S = 5, 600.0
 MAX_TIMEOUTS = 3
@@ -406,15 +407,20 @@ class ServerConnection:
     async def _fetch_tools(self, client: Client) -> None:
         self._list_outdated = False
         listed: dict[str, ListedTool] = {}
-        cursor: str | None = None
+        cursor, size = None, 0
         for _ in range(MAX_PAGES):
             page = await client.list_tools(cursor=cursor)
-            for tool in page.tools:
-                if len(listed) < MAX_TOOLS:
-                    listed.setdefault(tool.name, read_listed_tool(tool))
+            for tool in map(read_listed_tool, page.tools[: MAX_TOOLS - len(listed)]):
+                size += tool.size_bytes
+                if size <= MAX_LISTING_BYTES:
+                    listed.setdefault(tool.name, tool)
             if not page.next_cursor or page.next_cursor == cursor or len(listed) >= MAX_TOOLS:
                 break
+            if size > MAX_LISTING_BYTES:
+                break
             cursor = page.next_cursor
+        if size > MAX_LISTING_BYTES:
+            self._report("mcp_tools_left_out", {"server": self.spec.name, "kept": len(listed)})
         self.listed_tools = listed
         self._resource_tools = (
             await make_resource_tools(client, listed, linked=self._has_resource_link) if self.spec.resources else {}

@@ -5,6 +5,7 @@ Headers come from the entry of the server only: a client's key never goes to an 
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,9 +17,9 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from dragoman.errors import DecodeError, DragomanError
-from dragoman.jsontypes import JsonObject, dump_json, load_json
+from dragoman.jsontypes import JsonObject, dump_json, has_more_values, load_json
 from dragoman.mcp.network_policy import ForbiddenAddressError, NetworkPolicy, UnknownHostError
-from dragoman.mcp.spec import ServerSpec
+from dragoman.mcp.spec import MAX_MESSAGE_VALUES, ServerSpec
 from dragoman.network import CertificateError, Network, find_proxy, make_tls
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
@@ -27,6 +28,7 @@ NO_VARIABLES: Mapping[str, str] = {}
 PORTS = {"http": 80, "https": 443}
 REFUSALS = (400, 410, 500, 502, 503)  # statuses of which the mcp package reads no meaning
 SERVER_ERROR = -32000
+_EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
 class _QueryFilter(logging.Filter):
@@ -154,7 +156,9 @@ class _PolicyTransport(httpx2.AsyncBaseTransport):
         if response.headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
             raise httpx2.ReadError("the response is compressed, although the request did not allow it")
-        if "event-stream" not in response.headers.get("content-type", ""):
+        if "event-stream" in response.headers.get("content-type", ""):
+            response.stream = _LimitedEvents(response.stream)
+        else:
             response.stream = _LimitedStream(response.stream)
             if response.status_code in REFUSALS and str(request.url) == self._spec.url:
                 return await _spell_error(response)
@@ -231,16 +235,51 @@ def _read_error(body: bytes, content_type: str) -> JsonObject | None:
 
 
 class _LimitedStream(httpx2.AsyncByteStream):
+    """A body that is read whole, because it is looked at before the mcp package decodes it."""
+
     def __init__(self, inner: Any) -> None:
         self._inner = inner
 
     async def __aiter__(self) -> Any:
-        size = 0
+        pieces, size = [], 0
         async for piece in self._inner:
             size += len(piece)
             if size > MAX_BODY_BYTES:
                 raise httpx2.ReadError(f"the response is larger than {MAX_BODY_BYTES} bytes")
+            pieces.append(piece)
+        body = b"".join(pieces)
+        _check_values(body)
+        yield body
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _LimitedEvents(httpx2.AsyncByteStream):
+    """A stream of events. The end of an event is passed on when the whole event has been looked at."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> Any:
+        event = bytearray()
+        async for piece in self._inner:
+            event += piece
+            ends = [found.end() for found in _EVENT_END.finditer(event, max(len(event) - len(piece) - 3, 0))]
+            begin = 0
+            for end in ends:
+                if end - begin > MAX_MESSAGE_VALUES:
+                    _check_values(bytes(event[begin:end]))
+                begin = end
+            del event[:begin]
+            if len(event) > MAX_EVENT_BYTES:
+                raise httpx2.ReadError(f"an event is larger than {MAX_EVENT_BYTES} bytes")
             yield piece
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def _check_values(message: bytes) -> None:
+    if has_more_values(message, MAX_MESSAGE_VALUES):
+        raise httpx2.ReadError(f"the message has more than {MAX_MESSAGE_VALUES} values")

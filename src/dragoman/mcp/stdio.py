@@ -25,7 +25,8 @@ from mcp.shared.message import SessionMessage
 
 from dragoman.child_process import keep_standard_files
 from dragoman.errors import DragomanError
-from dragoman.mcp.spec import ServerSpec
+from dragoman.jsontypes import has_more_values
+from dragoman.mcp.spec import MAX_MESSAGE_VALUES, ServerSpec
 
 try:
     import resource  # imported before any fork, because the child needs it
@@ -220,6 +221,9 @@ async def _read_stdout(child: Child, to_client: Any) -> None:
                 break
             except (asyncio.LimitOverrunError, ValueError):
                 child.kill_reason = f"ended: it wrote a line of more than {MAX_LINE_BYTES} bytes"
+                break
+            if len(line) > MAX_MESSAGE_VALUES and has_more_values(line, MAX_MESSAGE_VALUES):
+                child.kill_reason = f"ended: it wrote a message of more than {MAX_MESSAGE_VALUES} values"
                 break
             now = time.monotonic()
             second, count = (now, 1) if now - second >= 1.0 else (second, count + 1)

@@ -30,6 +30,10 @@ class ListedTool(Struct, frozen=True, kw_only=True):
         return hashlib.sha256(dump_json([self.name, self.description, sort_keys(self.schema)])).hexdigest()
 
     @property
+    def size_bytes(self) -> int:
+        return len(dump_json([self.name, self.description, self.schema]))
+
+    @property
     def has_hidden_characters(self) -> bool:
         return has_hidden(self.name) or has_hidden(self.description or "") or has_hidden(dump_text(self.schema))
 

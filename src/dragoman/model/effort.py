@@ -1,4 +1,4 @@
-"""Effort and budget: one scale for how much a model shall think, in words and in tokens.
+"""Effort and budget: one scale for how much a model should think, in words and in tokens.
 
 The numbers are our convention (no vendor states one): protocols' crosswalk, "Effort / budget", read 2026-11-15.
 """

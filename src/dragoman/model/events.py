@@ -45,10 +45,6 @@ class TextRun(PartDelta, frozen=True, kw_only=True, omit_defaults=True, gc=False
 
     pieces: list[bytes]  # each is the inside of a JSON string, spelled as `dump_json` spells it
 
-    def write(self, head: bytes, tail: bytes) -> bytes:
-        """The frames of all pieces: the bytes before each string, and those behind it."""
-        return b'%b"%b"%b' % (head, (b'"%b%b"' % (tail, head)).join(self.pieces), tail)
-
     def spread(self) -> list[PartDelta]:
         """The deltas as they came."""
         return [PartDelta(index=self.index, text=load_json(b'"%b"' % piece)) for piece in self.pieces]

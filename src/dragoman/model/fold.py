@@ -1,7 +1,7 @@
 """Events into a Reply, and back. A streamed and an unstreamed answer give the same Reply."""
 
 from bisect import bisect
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import assert_never
 
 from msgspec.structs import replace
@@ -110,6 +110,10 @@ class ReplyBuilder:
                 pass
             case _:
                 assert_never(event)
+
+    def find_keep(self, index: int) -> Callable[[str], object]:
+        """Takes the next texts of an open part, instead of its deltas."""
+        return self._find_open_part(index).pieces.append
 
     def reply(self) -> Reply | Failure:
         """The answer, or the failure that ended the stream."""

@@ -11,9 +11,9 @@ import json
 import logging
 import re
 import time
-import urllib.request
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,6 +29,7 @@ from dragoman.accounts.grants import (
     check_name,
     make_holder,
 )
+from dragoman.fetch import fetch
 from dragoman.gateway.config.settings import OidcSettings
 from dragoman.log_line import LogLine
 
@@ -52,18 +53,18 @@ class TokenChecker:
     def __init__(
         self,
         settings: OidcSettings,
-        find_team: Callable[[str], Grant],
+        find_team: Callable[[str], Grant | None],
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         fetch: Fetch | None = None,
     ) -> None:
-        """`find_team`: returns the grant of a team."""
+        """`find_team`: returns the grant of a team, or None if there is no such team."""
         self._settings, self._find_team = settings, find_team
         self._clock, self._wall = clock, wall
         self._fetch = fetch or fetch_document
         self._keys: dict[str, jwt.PyJWK] = {}
         self._fetched = self._tried = float("-inf")
-        self._known: OrderedDict[bytes, tuple[Holder, float, Grant]] = OrderedDict()  # with the grant of its team
+        self._known: OrderedDict[bytes, tuple[Holder, float, Grant | None]] = OrderedDict()  # and its team
         self._fetching = asyncio.Lock()
 
     def take_keys(self, other: "TokenChecker") -> None:
@@ -87,7 +88,7 @@ class TokenChecker:
             async with asyncio.timeout(PREPARE_S):  # a provider that answers too slowly counts as away
                 self._keys = await asyncio.to_thread(self._load)
             self._fetched = self._clock()
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, jwt.PyJWTError) as error:
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, jwt.PyJWTError) as error:
             log.warning(LogLine("oidc_keys_not_read", {"why": f"{type(error).__name__}: {error}"[:200]}))
         finally:
             self._tried = self._clock()  # set when the fetch ends: requests that waited for it do not start another one
@@ -125,12 +126,13 @@ class TokenChecker:
             return None
         digest = hashlib.sha256(token.encode()).digest()
         known = self._known.get(digest)
-        if known is not None and self._wall() < known[1] and self._find_team(known[0].team) == known[2]:
+        if known is not None and self._wall() < known[1] and self._grant_of(known[0].team) == known[2]:
             return known[0]
         claims = self._decode(token)
-        holder = self._make_holder(claims) if claims is not None else None
-        if holder is not None and claims is not None:
-            self._known[digest] = (holder, float(claims["exp"]), self._find_team(holder.team))
+        end = _read_end(claims["exp"]) if claims is not None else None
+        holder = self._make_holder(claims) if claims is not None and end is not None else None
+        if holder is not None and end is not None:
+            self._known[digest] = (holder, end, self._grant_of(holder.team))
             if len(self._known) > MOST_KNOWN:
                 self._known.popitem(last=False)
         return holder
@@ -166,7 +168,22 @@ class TokenChecker:
             grant, name, team = self._make_grant(claims), check_name(name[:LONGEST_NAME]), check_name(team)
         except ValueError:
             return None
-        return make_holder(f"oidc-{owner}", name, grant, team=team, team_grant=self._find_team(team))
+        team_grant = self._grant_of(team)
+        if team_grant is None:
+            return None
+        return make_holder(f"oidc-{owner}", name, grant, team=team, team_grant=team_grant)
+
+    def _grant_of(self, team: str) -> Grant | None:
+        """None for a team that does not exist: none of its limits would hold."""
+        return self._find_team(team) if team else NO_GRANT
+
+    def say_lost_team(self, token: str) -> str:
+        """For the owner of a good token whose team does not exist; "" for any other token."""
+        claims = self._decode(token) if self.is_token(token) else None
+        team = claims.get(self._settings.team_claim, self._settings.team) if claims is not None else ""
+        if not isinstance(team, str) or len(team) > LONGEST_NAME or self._grant_of(team) is not None:
+            return ""
+        return f"the team {team!r} of this token does not exist here: an admin of this gateway can make it"
 
     def _make_grant(self, claims: Mapping[str, Any]) -> Grant:
         grant = NO_GRANT
@@ -178,6 +195,15 @@ class TokenChecker:
         if (budget := claims.get(self._settings.budget_claim)) is not None:
             grant = replace(grant, budget=str(budget))
         return check_grant(grant)
+
+
+def _read_end(value: Any) -> float | None:
+    """When a token ends. None: the provider signed a number that is no time."""
+    try:
+        end = float(value)
+    except OverflowError:
+        return None
+    return end if isfinite(end) else None
 
 
 def _read_key(row: dict[str, Any]) -> jwt.PyJWK | None:
@@ -196,17 +222,5 @@ def check_url(url: str) -> str:
     return url
 
 
-class _CheckedRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(
-        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
-    ) -> urllib.request.Request | None:
-        return super().redirect_request(req, fp, code, msg, headers, check_url(newurl))
-
-
 def fetch_document(url: str) -> bytes:
-    opener = urllib.request.build_opener(_CheckedRedirects)
-    with opener.open(check_url(url), timeout=FETCH_S) as response:
-        data: bytes = response.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise ValueError("the document is too large")
-    return data
+    return fetch(check_url(url), seconds=FETCH_S, most_bytes=MOST_BYTES, follow=check_url)

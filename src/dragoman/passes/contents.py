@@ -1,4 +1,4 @@
-"""What a request contains, found in one walk: a pass that is about nothing of it is left out."""
+"""Finds in one walk what a request contains, so that a pass about anything else is not run."""
 
 from msgspec import Struct
 
@@ -8,13 +8,14 @@ from dragoman.model.messages import (
     Image,
     Message,
     Opaque,
+    Part,
     Reasoning,
     Text,
     ToolCall,
     ToolResult,
     Video,
 )
-from dragoman.model.request import Request, Tool
+from dragoman.model.request import AnyTool, Request, Tool
 
 ANYTHING = "anything"
 SEAL = "a seal"
@@ -33,6 +34,17 @@ TURN_KEYS = "a key of the target's own on a turn or a result"
 MEDIA = frozenset({Image, Document, Audio, Video, Opaque, NESTED_RESULT})  # handled by the same passes
 CALLS = frozenset({ToolCall, ToolResult})
 INSTRUCTIONS = frozenset({"system", "developer"})
+NEXT = frozenset({NEIGHBOURS})
+SPLIT = NEXT | {SPLIT_ANSWER}
+INNER_MARKS = frozenset({CACHE_MARK, INNER_MARK})
+
+
+def count_lead(messages: tuple[Message, ...]) -> int:
+    """How many system turns a conversation begins with."""
+    lead = 0
+    while lead < len(messages) and messages[lead].role in INSTRUCTIONS:
+        lead += 1
+    return lead
 
 
 class Contents(Struct):
@@ -54,96 +66,109 @@ class Contents(Struct):
 def find_contents(request: Request, dialect: str) -> Contents:
     """`dialect`: the target's.
 
-    The most frequent kinds come first, each with lines of its own: Python reads a field of one type faster than a field
-    of several types."""
+    The most frequent kinds of parts have lines of their own: Python reads a field of one type faster than a field of
+    several types."""
     found: set[object] = {ANYTHING}
     add = found.add
     calls: list[ToolCall] = []
-    own_calls = True
-    pending: list[str] = []  # ids of calls whose results have not come
-    answering = loose = False
-    before = ""
+    results: list[ToolResult] = []
     marked: list[int] = []
+    pending: list[str] = []  # ids of calls whose results have not come
+    own_calls, answering, loose, before = True, False, False, ""
     for i, message in enumerate(request.messages):
-        role = message.role
-        if role == before:
-            add(NEIGHBOURS)
+        role, parts = message.role, message.parts
+        if role != before:
+            add(role)
+        else:
+            found.update(SPLIT if role == "assistant" else NEXT)
         if role == "assistant":
-            if before == "assistant":
-                add(SPLIT_ANSWER)
             if answering:
-                loose = loose or bool(pending)
-                answering = False
+                loose, answering = loose or bool(pending), False
         elif role != "user" and i:
             add(LATER_INSTRUCTIONS)
-        add(role)
         before = role
-        if dialect in message.extras:
-            add(TURN_KEYS)
-        parts = message.parts
-        if not parts:
-            add(EMPTY_TURN)
+        if not parts or message.extras:
+            _add_turn(message, dialect, found)
         for part in parts:
             kind = type(part)
             add(kind)
             if kind is Text:
-                if part.seal is not None:  # type: ignore[union-attr]
-                    add(SEAL)
-                if part.cache is not None:  # type: ignore[union-attr]
-                    marked.append(i)
+                if part.cache is not None or part.seal is not None:  # type: ignore[union-attr]
+                    _add_marks(part, i, found, marked)
             elif kind is ToolCall:
                 calls.append(part)  # type: ignore[arg-type]
                 pending.append(part.id)  # type: ignore[union-attr, arg-type]
                 if role != "assistant":
                     own_calls = False
-                if part.seal is not None:  # type: ignore[union-attr]
-                    add(SEAL)
                 if part.cache is not None:  # type: ignore[union-attr]
                     marked.append(i)
-                if part.freeform:  # type: ignore[union-attr]
-                    add(FREEFORM)
                 continue
             elif kind is ToolResult:
+                results.append(part)  # type: ignore[arg-type]
+                if part.cache is not None:  # type: ignore[union-attr]
+                    marked.append(i)
                 if role == "user" and pending and pending[0] == part.call_id:  # type: ignore[union-attr]
                     del pending[0]
                     answering = True
                 else:
                     loose = True
-                if part.name is not None:  # type: ignore[union-attr]
-                    add(NAMED_RESULT)
-                if part.cache is not None:  # type: ignore[union-attr]
-                    marked.append(i)
-                if part.freeform:  # type: ignore[union-attr]
-                    add(FREEFORM)
-                if part.failed:  # type: ignore[union-attr]
-                    add(FAILED_RESULT)
-                if dialect in part.extras:  # type: ignore[union-attr]
-                    add(TURN_KEYS)
-                for inner in part.parts:  # type: ignore[union-attr]
-                    if type(inner) is Text:
-                        if inner.cache is not None:
-                            add(CACHE_MARK)
-                            add(INNER_MARK)
-                        continue
-                    add(NESTED_RESULT if type(inner) is ToolResult else type(inner))
-                    if getattr(inner, "cache", None) is not None:
-                        add(CACHE_MARK)
-                        add(INNER_MARK)
                 continue
             elif kind is not Reasoning:
-                if getattr(part, "seal", None) is not None:
-                    add(SEAL)
-                if getattr(part, "cache", None) is not None:
-                    marked.append(i)
+                _add_marks(part, i, found, marked)
             if pending and role != "assistant":
                 loose = True
     if loose or pending or not own_calls:
         add(LOOSE)
     if marked or request.cache is not None:
         add(CACHE_MARK)
-    for tool in request.tools or ():
-        if type(tool) is not Tool:
-            add(type(tool))
-        elif tool.cache is not None:
-            add(CACHE_MARK)
+    _add_calls(calls, results, dialect, found)
+    _add_tools(request.tools or (), found)
     return Contents(request.messages, found, calls, own_calls, marked)
+
+
+def _add_turn(message: Message, dialect: str, found: set[object]) -> None:
+    if not message.parts:
+        found.add(EMPTY_TURN)
+    if dialect in message.extras:
+        found.add(TURN_KEYS)
+
+
+def _add_marks(part: Part, number: int, found: set[object], marked: list[int]) -> None:
+    """Of a part in the turn with this number."""
+    if getattr(part, "seal", None) is not None:
+        found.add(SEAL)
+    if getattr(part, "cache", None) is not None:
+        marked.append(number)
+
+
+def _add_calls(calls: list[ToolCall], results: list[ToolResult], dialect: str, found: set[object]) -> None:
+    for call in calls:
+        if call.seal is not None:
+            found.add(SEAL)
+        if call.freeform:
+            found.add(FREEFORM)
+    for result in results:
+        if result.name is not None:
+            found.add(NAMED_RESULT)
+        if result.freeform:
+            found.add(FREEFORM)
+        if result.failed:
+            found.add(FAILED_RESULT)
+        if dialect in result.extras:
+            found.add(TURN_KEYS)
+        for inner in result.parts:
+            if type(inner) is Text:
+                cache = inner.cache
+            else:
+                found.add(NESTED_RESULT if type(inner) is ToolResult else type(inner))
+                cache = getattr(inner, "cache", None)
+            if cache is not None:
+                found |= INNER_MARKS
+
+
+def _add_tools(tools: tuple[AnyTool, ...], found: set[object]) -> None:
+    for tool in tools:
+        if type(tool) is not Tool:
+            found.add(type(tool))
+        elif tool.cache is not None:
+            found.add(CACHE_MARK)

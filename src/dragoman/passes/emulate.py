@@ -10,11 +10,11 @@ from dragoman.jsontypes import JsonObject, dump_text
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import AnyTool, CustomTool, OutputFormat, Request, Tool, ToolChoice
 from dragoman.notes import ROOT, At, Notes
-from dragoman.passes.mcp_servers import McpReturn, hand_on_servers
+from dragoman.passes.contents import count_lead
 from dragoman.passes.profile import Feature, Profile
 from dragoman.passes.rename import NOTHING, Renames
-from dragoman.passes.server_tools import tell_server_tools
-from dragoman.passes.system import count_lead
+from dragoman.passes.server_tools.mcp_servers import McpReturn, hand_on_servers
+from dragoman.passes.server_tools.tools import tell_server_tools
 from dragoman.passes.thinking import ask_for_call, is_thinking
 
 JSON_TOOL = "dragoman_answer"  # reserved: its call is the answer

@@ -11,10 +11,9 @@ from msgspec.structs import replace
 from dragoman.model.messages import Cache, Message, Opaque, Part, Reasoning, Refusal, Text, ToolResult, Video
 from dragoman.model.request import AnyTool, Request, ServerTool, Tool
 from dragoman.notes import ROOT, At, Notes
-from dragoman.passes.contents import Contents
+from dragoman.passes.contents import Contents, count_lead
 from dragoman.passes.parameters import estimate
 from dragoman.passes.profile import Profile
-from dragoman.passes.system import count_lead
 
 _ADDRESS = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 _TELEPHONE = re.compile(r"\+?\d[\d ()./-]{6,}\d")

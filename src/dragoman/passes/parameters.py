@@ -1,4 +1,4 @@
-"""Parameters a target refuses, limits or leaves no choice about: left out, moved into range, spelled its way.
+"""Parameters that a target refuses, limits or names in its own way: left out, moved into range, or renamed.
 
 What a request *means* (messages, tools, answers held to a schema, thinking) is never dropped here: see emulate.py.
 """

@@ -37,7 +37,7 @@ from dragoman.passes.contents import (
 )
 from dragoman.passes.emulate import Expected, Undo, emulate
 from dragoman.passes.limits import fit_cache_marks, fit_limits, lift_marks
-from dragoman.passes.media import fit_media, move_result_media
+from dragoman.passes.media import fit_media, fit_pictures, move_result_media
 from dragoman.passes.pairing import declare_history, mend_arguments, name_results, pair_calls, spell_no_text
 from dragoman.passes.parameters import (
     drop_lone_choice,
@@ -47,7 +47,6 @@ from dragoman.passes.parameters import (
     leave_nothing_behind,
     open_window,
 )
-from dragoman.passes.picture_sizes import fit_pictures
 from dragoman.passes.profile import Profile
 from dragoman.passes.reasoning import (
     begin_loops_with_thinking,
@@ -57,9 +56,9 @@ from dragoman.passes.reasoning import (
     sign_calls,
 )
 from dragoman.passes.rename import NOTHING, rename, rename_arguments
-from dragoman.passes.schemas import adapt_schemas
-from dragoman.passes.server_history import tell_server_history
-from dragoman.passes.server_tools import has_foreign
+from dragoman.passes.schemas.fit import adapt_schemas
+from dragoman.passes.server_tools.history import tell_server_history
+from dragoman.passes.server_tools.tools import has_foreign
 from dragoman.passes.system import drop_billing, is_billed, place_system
 from dragoman.passes.thinking import fit_forced_choice, fit_sampling, fit_thinking
 from dragoman.passes.turn_keys import fit_turn_keys, say_newer_settings, say_newer_turns
@@ -219,6 +218,15 @@ def _changes_nothing(request: Request, profile: Profile) -> bool:
         return False
     sample = replace(request, messages=tuple([replace(one, parts=(SAMPLE,)) for one in request.messages]))
     return _passes_as_it_is(sample, profile)
+
+
+def leaves_texts_alone(request: Request, profile: Profile) -> bool | None:
+    """The same for all requests that differ from this one in their words only, and have no line of billing. None: it
+    depends on the words."""
+    looks = any(step.run in _WORDS for step in _plan(profile)) and not profile.takes_all
+    if looks or (request.max_output is not None and profile.window is not None):
+        return None
+    return _changes_nothing(request, profile)
 
 
 def _passes_as_it_is(request: Request, profile: Profile) -> bool:

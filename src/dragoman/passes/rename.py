@@ -18,10 +18,11 @@ from dragoman.errors import DecodeError
 from dragoman.jsontypes import dump_text, load_json
 from dragoman.model.messages import Message, Part, ToolCall, ToolResult
 from dragoman.model.reply import Choice, Reply
-from dragoman.model.request import AnyTool, Request, ServerTool, Tool, ToolChoice
+from dragoman.model.request import AnyTool, Request, ServerTool, ToolChoice
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.contents import Contents
 from dragoman.passes.profile import Spelling
+from dragoman.passes.tool_lists import is_kept
 
 DIGITS = 8
 
@@ -48,7 +49,7 @@ def rename(
     illegal = _find_illegal(names_used, names) if names is not None else []
     name_map = _map_names(names_used, illegal, names) if illegal and names is not None else {}
     id_changes, own_ids, taken = _map_ids(request, call_ids, ids)
-    if not name_map and not id_changes and not _repeats_tool(request):  # fast path: nothing to rename
+    if not name_map and not id_changes and not _name_tools(request.tools).repeated:  # fast path: nothing to rename
         return request, Renames(taken=taken) if taken else NOTHING
     changed = replace(
         request,
@@ -62,8 +63,7 @@ def rename(
 
 def _find_names_used(request: Request, contents: Contents | None) -> tuple[dict[str, None], list[str]]:
     """The names of tools in order of appearance, and the ids of all calls."""
-    names: dict[str, None] = {tool.name: None for tool in request.tools or () if type(tool) is not ServerTool}  # type: ignore[union-attr]
-    ids: list[str] = []
+    names, ids = dict(_name_tools(request.tools).names), list[str]()
     in_calls = contents.find_names() if contents is not None else None
     if contents is not None and in_calls is not None:  # fast path: names of calls
         names.update(in_calls)
@@ -133,14 +133,44 @@ def _tool_name(tool: AnyTool) -> str | None:
     return tool.name
 
 
-def _repeats_tool(request: Request) -> bool:
-    if not request.tools:
-        return False
-    names = [tool.name if type(tool) is Tool else _tool_name(tool) for tool in request.tools]
-    if len(set(names)) == len(names):  # fast path: names of tools
-        return False
-    named = [name for name in names if name is not None]
-    return len(set(named)) < len(named)
+class _ToolNames(Struct, frozen=True):
+    """Of a list of tools."""
+
+    tools: tuple[AnyTool, ...]
+    names: dict[str, None]  # that calls can have, in order
+    repeated: bool  # whether two tools have one name
+
+
+MOST_LISTS = 25
+_NO_NAMES = _ToolNames((), {}, False)
+_seen: dict[int, int] = {}  # lists by their identity, with their lengths
+_named: dict[int, _ToolNames] = {}  # by the identity of the list: an agent sends the same one again and again
+
+
+def _name_tools(tools: tuple[AnyTool, ...] | None) -> _ToolNames:
+    if not tools:
+        return _NO_NAMES
+    known = _named.get(id(tools))
+    if known is not None and known.tools is tools:  # fast path: named before
+        return known
+    named = [name for tool in tools if (name := _tool_name(tool)) is not None]
+    found = _ToolNames(
+        tools, {tool.name: None for tool in tools if not isinstance(tool, ServerTool)}, len(set(named)) < len(named)
+    )
+    _remember(tools, found)
+    return found
+
+
+def _remember(tools: tuple[AnyTool, ...], names: _ToolNames) -> None:
+    """From the second time on: most lists never come again as the same object."""
+    if _seen.get(id(tools)) != len(tools):
+        if len(_seen) >= 10 * MOST_LISTS:
+            _seen.clear()
+        _seen[id(tools)] = len(tools)
+    elif is_kept(tools):
+        if len(_named) >= MOST_LISTS:
+            _named.clear()
+        _named[id(tools)] = names
 
 
 _legal: dict[Spelling, set[str]] = {}  # names known to be so: agents say the same ones again and again
@@ -326,7 +356,7 @@ def _restore_choice(choice: Choice, renames: Renames) -> Choice:
 
 # ------------------------------------------------------------------ properties
 # Names of properties in arguments and answers: the target reads its own names, the client reads the client's.
-# passes/schema_rewrite.py renames them in schemas. Each tool has one table of names for all depths. An alias ends with
+# passes/schemas/rewrite.py renames them in schemas. Each tool has one table of names for all depths. An alias ends with
 # a digest of the name, so it is never equal to another key.
 
 

@@ -2,14 +2,14 @@
 
 from msgspec.structs import replace
 
-from dragoman.model.fold import merge_extras
 from dragoman.model.messages import Message, Opaque, Part, Text, ToolResult
 from dragoman.model.request import Request
-from dragoman.notes import ROOT, Notes
+from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.contents import INSTRUCTIONS, count_lead
 from dragoman.passes.profile import Profile
+from dragoman.passes.turns import join_extras, list_own_keys
 
 MARK = "[System Instructions]"  # mission D7
-INSTRUCTIONS = ("system", "developer")
 
 
 def place_system(request: Request, profile: Profile, notes: Notes) -> Request:
@@ -23,18 +23,10 @@ def place_system(request: Request, profile: Profile, notes: Notes) -> Request:
         request = notes.stage(_place_later(request, lead, profile, notes))
         lead = count_lead(request.messages)
     if lead > 1 and profile.lead_system == "one":
-        request = _join_lead(request, lead, notes)
+        request = _join_lead(request, lead, profile, notes)
     elif lead and profile.lead_system == "user":
         request = _give_to_user(request, lead, notes)
     return request
-
-
-def count_lead(messages: tuple[Message, ...]) -> int:
-    """How many system turns a conversation begins with."""
-    lead = 0
-    while lead < len(messages) and messages[lead].role in INSTRUCTIONS:
-        lead += 1
-    return lead
 
 
 def _place_later(request: Request, lead: int, profile: Profile, notes: Notes) -> Request:
@@ -83,23 +75,25 @@ def mark_system(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     )
 
 
-def _join_lead(request: Request, lead: int, notes: Notes) -> Request:
+def _join_lead(request: Request, lead: int, profile: Profile, notes: Notes) -> Request:
     """Joins the first system turns into one: "After the optional system message, conversation roles must alternate"."""
-    first = request.messages[0]
-    parts, extras = first.parts, first.extras
+    turns = request.messages[:lead]
     for i in range(1, lead):
-        message = request.messages[i]
-        parts, extras = parts + message.parts, merge_extras(extras, message.extras)
         notes.altered(((ROOT, "messages"), i), "one system message only: joined with the first")
-    return replace(request, messages=(replace(first, parts=parts, extras=extras), *request.messages[lead:]))
+    parts = tuple(part for turn in turns for part in turn.parts)
+    joined = replace(turns[0], parts=parts, extras=join_extras(turns, 0, profile.dialect, notes))
+    return replace(request, messages=(joined, *request.messages[lead:]))
 
 
 def _give_to_user(request: Request, lead: int, notes: Notes) -> Request:
     """For a target without a system role (gemma): puts the marked text in front of the first user turn (mission D7)."""
     text = "\n\n".join(p.text for m in request.messages[:lead] for p in m.parts if isinstance(p, Text))
     others = tuple(p for m in request.messages[:lead] for p in m.parts if not isinstance(p, Text))
-    for i in range(lead):
-        notes.altered(((ROOT, "messages"), i), f"no system role: in front of the user's words, marked {MARK}")
+    for i, turn in enumerate(request.messages[:lead]):
+        at: At = ((ROOT, "messages"), i)
+        notes.altered(at, f"no system role: in front of the user's words, marked {MARK}")
+        for dialect, key in list_own_keys(turn):
+            notes.dropped((((at, "extras"), dialect), key), "the turn is now a part of the user's turn")
     rest = request.messages[lead:]
     head = f"{MARK}\n{text}"
     first = rest[0] if rest else None

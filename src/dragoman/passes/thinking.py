@@ -93,10 +93,10 @@ def _fit_setting(request: Request, profile: Profile, notes: Notes) -> Request:
     if setting.budget is not None and setting.budget < 0 and setting.mode != "off" and not profile.open_budget:
         setting = replace(setting, mode="auto", budget=None)  # Gemini's -1, which its users write elsewhere too
         request = replace(request, reasoning=setting)
-        notes.altered((AT, "budget"), "below 0 it is the model's own choice: said as that")
+        notes.altered((AT, "budget"), "a budget below 0 leaves the choice to the model")
     fitted = _fit_off(setting, thinking, notes) if setting.mode == "off" else _fit_on(setting, thinking, request, notes)
     if thinking.says == "switch" and thinking.default == "on" and profile.off and fitted.mode in ("on", "auto"):
-        notes.altered((AT, "mode"), "it thinks unless told not to")
+        notes.altered((AT, "mode"), "this model thinks unless thinking is switched off")
         return replace(request, reasoning=None)
     if profile.show_needs_mode and fitted.mode == "off" and fitted.show is not None:
         notes.dropped((AT, "show"), "nothing to show, because the model does not think")

@@ -22,30 +22,36 @@ from dragoman.model.messages import (
 )
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.contents import count_lead
 from dragoman.passes.profile import Profile
-from dragoman.passes.system import count_lead
+
+SPEAKER = "name"  # the key, in any dialect, of the one who says the words of a turn
 
 Fits: TypeAlias = Callable[[Message, Message], bool]
 
 
 def join_turns(request: Request, profile: Profile, notes: Notes) -> Request:
     """Joins neighbouring turns of one role, for targets that refuse them. They mean the same (see Message)."""
-    return _join(request, notes, lambda first, new: True)
+    return _join(request, profile.dialect, notes, lambda first, new: True)
 
 
 def join_calls(request: Request, profile: Profile, notes: Notes) -> Request:
     """Puts the calls of one turn into one message: "insufficient tool messages following tool_calls" (FIELD-CASES
     4)."""
-    return _join(request, notes, lambda first, new: new.role == "assistant" and _holds(first, ToolCall))
+    return _join(
+        request, profile.dialect, notes, lambda first, new: new.role == "assistant" and _holds(first, ToolCall)
+    )
 
 
 def join_apart(request: Request, profile: Profile, notes: Notes) -> Request:
     """Joins neighbouring turns of one role, but keeps results apart from the user's own words after them (Gemini)."""
-    return _join(request, notes, lambda first, new: _holds(first, ToolResult) == _holds(new, ToolResult))
+    return _join(
+        request, profile.dialect, notes, lambda first, new: _holds(first, ToolResult) == _holds(new, ToolResult)
+    )
 
 
-def _join(request: Request, notes: Notes, fits: Fits) -> Request:
-    """`fits`: whether a message joins the turn before it; it is given the first message of that turn."""
+def _join(request: Request, dialect: str, notes: Notes, fits: Fits) -> Request:
+    """`dialect`: the target's; `fits`: whether a message joins the turn before it, whose first message it is given."""
     messages = request.messages
     roles = [message.role for message in messages]
     runs: list[tuple[int, int]] = []  # of two messages and more: the first one, and the one after the last
@@ -60,12 +66,18 @@ def _join(request: Request, notes: Notes, fits: Fits) -> Request:
     joined: list[Message] = []
     place = 0
     for first, end in runs:
-        joined += [*messages[place:first], _join_run(messages[first:end], first, notes)]
+        joined += [*messages[place:first], _join_run(messages[first:end], first, dialect, notes)]
         place = end
     return replace(request, messages=(*joined, *messages[place:]))
 
 
-def _join_run(run: Sequence[Message], place: int, notes: Notes) -> Message:
+def _join_run(run: Sequence[Message], place: int, dialect: str, notes: Notes) -> Message:
+    parts = tuple(chain.from_iterable(message.parts for message in run))
+    return replace(run[0], parts=parts, extras=join_extras(run, place, dialect, notes))
+
+
+def join_extras(run: Sequence[Message], place: int, target: str, notes: Notes) -> dict[str, dict[str, Any]]:
+    """The extras of turns that become one. `place`: of the first of them; `target`: the dialect that is written."""
     extras: dict[str, dict[str, Any]] = {}
     tellers: dict[tuple[str, str], int] = {}  # the last turn that had a key
     for i, message in enumerate(run, place):
@@ -76,12 +88,26 @@ def _join_run(run: Sequence[Message], place: int, notes: Notes) -> Message:
                 notes.dropped((at, key), f"joined with a turn that has another {key}")
             joined.update(keys)
             tellers.update({(dialect, key): i for key in keys})
-    return replace(run[0], parts=tuple(chain.from_iterable(message.parts for message in run)), extras=extras)
+    named = tellers.get((target, SPEAKER))
+    if named is not None and any(_speaks_unnamed(message, target) for message in run):
+        at = ((((ROOT, "messages"), named), "extras"), target)
+        notes.altered((at, SPEAKER), "joined with a turn without a name, which has this name now")
+    return extras
+
+
+def _speaks_unnamed(message: Message, dialect: str) -> bool:
+    spoken = any(not isinstance(part, ToolResult) for part in message.parts)
+    return spoken and SPEAKER not in message.extras.get(dialect, {})
+
+
+def list_own_keys(message: Message) -> list[tuple[str, str]]:
+    """The keys that a dialect gave this turn, with the dialect. Those with `~` say only how something was spelled."""
+    return [(dialect, key) for dialect, keys in message.extras.items() for key in keys if key[:1] != "~"]
 
 
 def join_pieces(request: Request, notes: Notes) -> Request:
     """Puts the pieces of one answer together, for clients that keep a message for each chunk of a stream."""
-    joined = _join(request, notes, lambda first, new: new.role == "assistant")
+    joined = _join(request, "", notes, lambda first, new: new.role == "assistant")
     if joined is request:
         return request
     before = set(map(id, request.messages))
@@ -149,7 +175,7 @@ def set_results_apart(request: Request, profile: Profile, notes: Notes) -> Reque
         results = tuple(part for part in message.parts if isinstance(part, ToolResult))
         others = tuple(part for part in message.parts if not isinstance(part, ToolResult))
         messages += [Message(role="user", parts=results), replace(message, parts=others)]
-        notes.repaired(((ROOT, "messages"), i), "tool results set apart from what is said with them")
+        notes.repaired(((ROOT, "messages"), i), "tool results moved into a turn of their own")
     return replace(request, messages=tuple(messages))
 
 

@@ -1,4 +1,4 @@
-"""Budgets and the ledger in PostgreSQL. They promise the same as those in SQLite. A DatabaseAwayError is an OSError."""
+"""Budgets and the ledger in PostgreSQL. The promises are those of SQLite. A DatabaseAwayError is an OSError."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Stored responses and kept reasoning state in PostgreSQL. They promise the same as the SQLite stores."""
+"""Stored responses and kept reasoning state in PostgreSQL. They keep the same promises as the SQLite stores."""
 
 import asyncio
 import logging

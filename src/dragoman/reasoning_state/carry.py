@@ -13,7 +13,7 @@ An answer in the client's own dialect needs none of this. State that has no plac
 stored.py.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from msgspec import Struct
@@ -107,6 +107,9 @@ class SealDropper:
         """Whether pieces of this part stay as they are, from here to its end."""
         return index not in self._held
 
+    def find_keep(self, index: int) -> None:
+        """It reads no texts."""
+
     def feed(self, events: list[Event]) -> list[Event]:
         return [bare for event in events for bare in self._feed(event)]
 
@@ -156,7 +159,13 @@ class StateCarrier:
 
     def passes(self, index: int) -> bool:
         """Whether pieces of this part stay as they are, from here to its end."""
-        return self._same and index not in self._thoughts
+        thought = self._thoughts.get(index)
+        return self._same and (thought is None or not thought.held)
+
+    def find_keep(self, index: int) -> Callable[[str], object] | None:
+        """Takes the next texts of a part that passes, instead of its deltas. None if it reads none."""
+        thought = self._thoughts.get(index)
+        return None if thought is None else thought.texts.append
 
     def feed(self, events: list[Event]) -> list[Event]:
         carried: list[Event] = []
@@ -350,9 +359,14 @@ def has_state(parts: Iterable[Part]) -> bool:
     return any(type(part) is Reasoning or getattr(part, "seal", None) is not None for part in parts)
 
 
+def carries_state(reply: Reply) -> bool:
+    """Whether a whole answer has state that a client could keep."""
+    return any(has_state(choice.parts) for choice in reply.choices)
+
+
 def carry_reply(reply: Reply, carrier: StateCarrier | SealDropper, notes: Notes) -> Reply:
     """A whole answer, with its state where the client keeps it."""
-    if not any(has_state(choice.parts) for choice in reply.choices):  # fast path: no thoughts
+    if not carries_state(reply):  # fast path: no thoughts
         return reply
     carrier.note_in(notes)
     carried = fold(carrier.feed(list(unfold(reply))))

@@ -4,7 +4,7 @@ A turn is found again by what every client repeats: its calls, or else its text.
 has them. The words that began the conversation, and the place of the turn, tell equal turns apart.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 
 from msgspec import Struct
@@ -100,9 +100,9 @@ class TurnKeeper:
         self._started: set[int] = set()
         self.reply: Reply | None = None  # once it has ended
 
-    def is_idle(self) -> bool:
-        """Whether it does not read texts yet."""
-        return self._builder is None
+    def find_keep(self, index: int) -> Callable[[str], object] | None:
+        """Takes the next texts of an open part, instead of its deltas. None if it reads none."""
+        return self._builder.find_keep(index) if self._builder is not None and index in self._started else None
 
     def feed(self, events: list[Event]) -> None:
         if self._builder is None and len(events) == 1 and isinstance(events[0], PartDelta):  # most pieces are a delta

@@ -13,7 +13,7 @@ from dragoman.dialects._base import Dialect
 from dragoman.dialects._services import EmbeddingRequest, ListedModel, Vectors, unsupported
 from dragoman.jsontypes import JsonObject
 from dragoman.passes.profile import Profile
-from dragoman.upstream.sound import wrap_wav, write_flac, write_ogg
+from dragoman.speech import wrap_wav, write_flac, write_ogg
 from dragoman.wire import WireRequest
 
 CREATED = 1_767_225_600  # a fixed day: scripted providers do not know the time

@@ -1,7 +1,7 @@
 """Admission: which requests may go to an upstream now, which wait, and which are refused.
 
-Three limits hold for one upstream: requests at once, requests a minute, tokens a minute. `Window`, `FairQueue` and
-`Admission` decide, with the time as an argument. `AdmissionWaiter` waits on the event loop for what they decide.
+An upstream has three limits: requests at the same time, requests per minute, tokens per minute. `Window`, `FairQueue`
+and `Admission` decide, with the time as an argument. `AdmissionWaiter` waits on the event loop for what they decide.
 """
 
 import asyncio
@@ -102,6 +102,10 @@ class Window:
         self._forget(now)
         return self._used
 
+    @property
+    def left(self) -> int:
+        return max(self.limit - self._used, 0)
+
     def _forget(self, now: float) -> None:
         entries = self._entries
         while entries:
@@ -116,6 +120,8 @@ class Window:
 class AnyWindow(Protocol):
     limit: int
 
+    @property
+    def left(self) -> int: ...
     def wait_s(self, now: float, weight: int = 1) -> float: ...
     def try_take(self, now: float, weight: int = 1) -> WindowEntry | None: ...
     def take(self, now: float, weight: int = 1) -> WindowEntry: ...
@@ -154,6 +160,10 @@ class LimitView(Protocol):
 class ShownWindow(Protocol):
     @property
     def limit(self) -> int: ...
+    @property
+    def left(self) -> int:
+        """What was free at the last look. It costs no look of its own."""
+
     def used(self, now: float) -> int: ...
     def wait_s(self, now: float, weight: int = 1) -> float: ...
 
@@ -316,6 +326,7 @@ class Admission:
         self._keeper = keeper or OwnLimits()
         # Without a limit there is nothing to decide, and alone no other process decides at the same time.
         self._needs_lock = type(self._keeper) is not OwnLimits and (at_once, rpm, tpm) != (None, None, None)
+        self.unlimited = type(self._keeper) is OwnLimits and (at_once, rpm, tpm) == (None, None, None)
         self.rpm = None if rpm is None else self._keeper.window("rpm", rpm)
         self.tpm = None if tpm is None else self._keeper.window("tpm", tpm)
         self.queue: FairQueue[Ticket] = FairQueue(queue)
@@ -327,6 +338,11 @@ class Admission:
 
     def enter_now(self, ticket: Ticket, now: float) -> bool:
         """Enters if no request waits and every limit has room."""
+        if self.unlimited:  # fast path: no limits
+            self.running += 1
+            self._keeper.add_running(1)
+            ticket.admitted = True
+            return True
         if self.queue.size:
             return False
         if not self._needs_lock:
@@ -457,7 +473,8 @@ class AdmissionWaiter:
         return self.admission.enter_now(ticket, now)
 
     def stamp(self, ticket: Ticket) -> None:
-        self.admission.stamp(ticket, self._clock())
+        if not self.admission.unlimited:
+            self.admission.stamp(ticket, self._clock())
 
     def leave(self, ticket: Ticket, *, sent: bool, tokens: int | None = None) -> None:
         self.admission.leave(ticket, sent=sent, tokens=tokens)

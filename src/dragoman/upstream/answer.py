@@ -6,7 +6,6 @@ ReplyFailed; `next` raises only for a bug of ours.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -17,15 +16,14 @@ from dragoman.errors import DecodeError, UpstreamError
 from dragoman.exchange import UpstreamCall
 from dragoman.failure import Failure
 from dragoman.framing.ndjson import MAX_LINE_BYTES
-from dragoman.log_line import LogLine
+from dragoman.framing.sse import find_cut
 from dragoman.model.events import Event, PartDelta, ReplyFailed, TextRun
 from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply, Usage
 from dragoman.notes import MOST_PLACES, Notes
 from dragoman.upstream.admission import Ticket
-from dragoman.upstream.attempts import Attempt, Attempts, Begun, Job, WireTimes, is_large, off_loop
+from dragoman.upstream.attempts import Attempt, Attempts, Begun, Job, WireTimes, is_large, log_attempt, off_loop
 from dragoman.upstream.failures import MAX_ERROR_BYTES, malformed, redact, redact_error, too_late, unreadable
-from dragoman.upstream.http.request import RequestHead, build_headers, join_url
 from dragoman.upstream.keys import Key
 from dragoman.upstream.read_reply import (
     MAX_MESSAGE,
@@ -36,15 +34,15 @@ from dragoman.upstream.read_reply import (
     is_document,
     may_tell,
     read_refusal,
-    refuse_page,
+    refuse_form,
     says_something,
+    take_whole,
 )
 from dragoman.upstream.spec import DEMO, Target
-from dragoman.upstream.transport import Opened, Transport, make_head
+from dragoman.upstream.transport import Opened, Transport
 from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.way_back import StreamReader
 
-log = logging.getLogger(__name__)
 # A stream that has started but says nothing is committed after this, so that its client gets pings.
 QUIET_START_S = 15.0
 BIG_EVENT = 64 * 1024  # bytes; one that is larger is decoded off the loop
@@ -52,8 +50,6 @@ SLICE_BYTES = 16 * 1024  # of a stream that are worked on at once: in more there
 FIRST_SLICE_BYTES = 2 * 1024  # the first words go out before the rest is looked at
 SLICE_EVENTS = 100
 MOST_UNSAID = 8 * 1024 * 1024  # bytes of a stream that says nothing: they are kept until it does
-MOST_KEPT = 256 * 1024  # bytes of a stream that are kept for X-ray
-MOST_HEADS = 1000  # of requests to one upstream that are kept
 
 
 class Piece(Struct):
@@ -268,7 +264,7 @@ class UpstreamAnswer:
         timeouts = spec.timeouts
         left = job.deadline - (self._clock() if begun is None else begun.began)
         opened = self._opened = await transport.send(
-            find_head(self._state, self._key, self.call.path, self.call.headers, traced),
+            self._state.find_head(self._key, self.call.path, self.call.headers, traced),
             self.call.body,
             timeouts,
             min(left, timeouts.headers_s) if job.stream else left,
@@ -286,10 +282,7 @@ class UpstreamAnswer:
             self._times.heard = self._clock()
         if opened.status >= 300 or opened.status < 200:
             raise UpstreamError(await self._refusal(opened, attempt, wall()))
-        encoding = opened.headers.get("content-encoding", "identity")
-        if encoding not in ("", "identity"):
-            raise UpstreamError(malformed(f"the upstream's answer is {encoding[:20]}, which was not asked for"))
-        refuse_page(opened.headers)
+        refuse_form(opened.headers)
         if job.stream and not await self._opens_document(opened, job.deadline):
             await self._read_first_words(job.deadline)
         else:
@@ -309,7 +302,10 @@ class UpstreamAnswer:
             self._peeked = bytes(peeked)
             if not piece:
                 return False
-            found = await off_loop(len(peeked) > BIG_EVENT, is_document, self._peeked, self.dialect)
+            if len(peeked) > BIG_EVENT:
+                found = await asyncio.to_thread(is_document, self._peeked, self.dialect)
+            else:
+                found = is_document(self._peeked, self.dialect)
             if found is None and len(peeked) > MAX_LINE_BYTES:
                 raise UpstreamError(malformed("the upstream's stream begins with nothing but blanks"))
         if is_array(self._peeked) == self.call.path.endswith(self.dialect.sse_query):
@@ -324,11 +320,8 @@ class UpstreamAnswer:
             self._state.admission_waiter.stamp(self._ticket)
 
     async def _refusal(self, opened: Opened, attempt: Attempt, wall: float) -> Failure:
-        if opened.status < 400:
-            words = f"the upstream answered {opened.status}; redirects are not followed"
-            return Failure(kind="server_error", status=502, code="upstream_redirect", message=words)
         try:
-            data = await opened.read(MAX_ERROR_BYTES)
+            data = await opened.read(MAX_ERROR_BYTES) if opened.status >= 400 else b""
         except UpstreamError:
             data = b""
         if self._key.secret is not None:
@@ -345,8 +338,11 @@ class UpstreamAnswer:
         until: float | None = None  # set once the stream has started
         while until is None or self._clock() < until:
             try:
-                async with asyncio.timeout(None if until is None else until - self._clock()):
+                if until is None:
                     piece = await self.next()
+                else:
+                    async with asyncio.timeout(until - self._clock()):
+                        piece = await self.next()
             except TimeoutError:
                 break
             if piece is None:
@@ -413,9 +409,7 @@ class UpstreamAnswer:
 
     def _take_reply(self, reply: Reply) -> None:
         self.usage = reply.usage
-        self._reply = self.call.take_reply(reply)
-        named = bool(reply.id and reply.model) or not self.dialect.reply_id_prefix
-        self.as_is = self.as_is and self._reply is reply and named
+        self._reply, self.as_is = take_whole(self.call, reply, whole=self.as_is)
         self.complete = self._ended = True
 
     # ---------------------------------------------------------------- after its first words
@@ -470,6 +464,11 @@ class UpstreamAnswer:
             if join and self._reader is not None:
                 self._reader.join()
             self._opened.listen(self._hear)
+
+    @property
+    def arrived(self) -> bool:
+        """Whether all bytes of the answer have arrived, so that `next` need not wait for the upstream."""
+        return self._opened is not None and self._opened.ended
 
     def stop(self) -> None:
         """Ends the stream: `next` returns None from now on."""
@@ -542,22 +541,15 @@ class UpstreamAnswer:
     def _read(self, reader: StreamReader, raw: bytes) -> Piece:
         self._splice = None  # what it knows of the stream may change with each piece
         if self._times is not None:
-            self._keep_piece(self._times, raw)
+            secret = self._key.secret
+            self._times.keep_piece(self._clock(), raw if secret is None else secret.redact(raw))
         events = reader.decode(raw)
-        if is_run(events) and reader.leaves_runs():  # fast path: nothing but text
+        if is_run(events) and reader.leaves(events[0]):  # fast path: nothing but text
             return Piece(raw, events)
         if events and isinstance(failed := events[-1], ReplyFailed) and self._key.secret is not None:
             raw = self._key.secret.redact(raw)
             events[-1] = ReplyFailed(failure=redact(failed.failure, self._key.secret))
         return Piece(raw, self._take(reader, events))
-
-    def _keep_piece(self, times: WireTimes, raw: bytes) -> None:
-        """Keeps a piece for X-ray. Once the answer has become too long, all pieces are forgotten."""
-        times.size += len(raw)
-        if times.size > MOST_KEPT:
-            times.pieces.clear()
-        else:
-            times.pieces.append((self._clock(), raw if self._key.secret is None else self._key.secret.redact(raw)))
 
     def _take(self, reader: StreamReader, events: list[Event]) -> list[Event]:
         events = reader.take(events)
@@ -606,40 +598,3 @@ class UpstreamAnswer:
 
 def is_run(events: list[Event]) -> bool:
     return len(events) == 1 and type(events[0]) is TextRun
-
-
-def find_cut(data: bytes, most: int) -> int:
-    """Where to cut: behind the last frame or line that ends within `most` bytes, so that frames stay whole if
-    possible."""
-    frame, windows = data.rfind(b"\n\n", 0, most), data.rfind(b"\n\r\n", 0, most)
-    if frame >= 0 or windows >= 0:
-        return max(frame + 2, windows + 3)
-    return data.rfind(b"\n", 0, most) + 1 or most
-
-
-def find_head(
-    state: UpstreamState, key: Key, path: str, own: dict[str, str], traced: dict[str, str] | None = None
-) -> RequestHead:
-    """The head of a call. Most calls of a client have one of a few heads. `own`: the headers of the call itself."""
-    at = (path, key.number, tuple(own.items()))
-    known = state.heads.get(at) if traced is None else None
-    if known is not None:
-        return known
-    spec = state.spec
-    headers = build_headers(own, spec.headers, spec.auth, key, state.origin)
-    if traced is not None:
-        headers.update(traced)
-    head = make_head(join_url(spec.base_url, path), headers, spec.network)
-    if traced is None:
-        if len(state.heads) >= MOST_HEADS:  # clients choose a part of the key, so it could grow for ever
-            state.heads.clear()
-        state.heads[at] = head
-    return head
-
-
-def log_attempt(attempt: Attempt, why: str = "") -> None:
-    if not log.isEnabledFor(logging.DEBUG):
-        return
-    fields = {"upstream": attempt.upstream, "model": attempt.model, "key": attempt.key, "status": attempt.status}
-    times = {"waited_ms": round(attempt.waited_s * 1000), "failure": attempt.failure, "why": why}
-    log.debug(LogLine("attempt", fields | times))

@@ -1,6 +1,7 @@
 """One request while it is sent: what is to be sent (Job), each try (Attempt), where it may still go (Attempts)."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, TypeVar
@@ -10,6 +11,7 @@ from msgspec import Struct
 from dragoman.exchange import UpstreamCall
 from dragoman.failure import Failure
 from dragoman.jsontypes import has_more
+from dragoman.log_line import LogLine
 from dragoman.upstream.admission import Ticket
 from dragoman.upstream.failures import hide_refused_key
 from dragoman.upstream.keys import Key
@@ -17,6 +19,9 @@ from dragoman.upstream.retry import MOST_ATTEMPTS, RetryBudget
 from dragoman.upstream.spec import Target
 from dragoman.upstream.transport import Asked
 from dragoman.upstream.upstream_state import UpstreamState
+
+log = logging.getLogger(__name__)
+MOST_KEPT = 256 * 1024  # bytes of a stream that are kept for X-ray
 
 Pair = tuple[UpstreamState, Target]
 NO_KEYS: frozenset[int] = frozenset()
@@ -30,9 +35,12 @@ T = TypeVar("T")
 def is_large(raw: bytes) -> bool:
     """Whether a body is so large, or in so many pieces, that it must not be worked on between two others. Signs are
     counted instead of values: some stand in texts, and that does no harm."""
-    if len(raw) < MANY_BRACES and b"$" not in raw:
+    size = len(raw)
+    if size < MANY_BRACES and b"$" not in raw:
         return False
-    if len(raw) > BIG_BYTES or has_more(raw, b"{", MANY_BRACES) or has_more(raw, b",", MANY_COMMAS):
+    if size > BIG_BYTES or (size > 3 * MANY_BRACES and has_more(raw, b"{", MANY_BRACES)):  # `{},` has three bytes
+        return True
+    if size > 2 * MANY_COMMAS and has_more(raw, b",", MANY_COMMAS):
         return True
     return has_more(raw, b"$", MANY_REFERENCES) and raw.count(b'"$ref"') > MANY_REFERENCES
 
@@ -53,6 +61,14 @@ class WireTimes(Struct, kw_only=True):
     pieces: list[tuple[float, bytes]] = []  # of a stream
     size: int = 0  # of all pieces, also of those that were too many to be kept
 
+    def keep_piece(self, now: float, raw: bytes) -> None:
+        """Once the answer has become too long, all pieces are forgotten."""
+        self.size += len(raw)
+        if self.size > MOST_KEPT:
+            self.pieces.clear()
+        else:
+            self.pieces.append((now, raw))
+
 
 class Attempt(Struct, kw_only=True):
     """One try, for logs and X-ray."""
@@ -71,7 +87,7 @@ class Attempt(Struct, kw_only=True):
 
 
 class Begun(Struct):
-    """A first attempt whose call was sent before there was a Job: see plain_call.py."""
+    """A first attempt that was sent before there was a Job: see plain_call.py."""
 
     state: UpstreamState
     target: Target
@@ -95,6 +111,7 @@ class Job(Struct, kw_only=True):
     trace: Callable[[Attempt], dict[str, str]] | None = None  # headers that tell an upstream of our trace
     keep_wire: bool = False  # for X-ray
     large: bool = False  # writing it takes long: it is done off the loop
+    call: UpstreamCall | None = None  # for the first target, if it was written before there was a Job
     begun: Begun | None = None  # its first attempt, until that is taken over
     most: int = MOST_ATTEMPTS  # 1: the upstream is a gateway, which retries by itself
     report: Callable[[Failure, str], Failure] = hide_refused_key  # the last failure and its upstream, for the asker
@@ -189,3 +206,11 @@ class Attempts:
         if self._budget is not None:
             self._budget.retrying -= 1
             self._budget = None
+
+
+def log_attempt(attempt: Attempt, why: str = "") -> None:
+    if not log.isEnabledFor(logging.DEBUG):
+        return
+    fields = {"upstream": attempt.upstream, "model": attempt.model, "key": attempt.key, "status": attempt.status}
+    times = {"waited_ms": round(attempt.waited_s * 1000), "failure": attempt.failure, "why": why}
+    log.debug(LogLine("attempt", fields | times))

@@ -1,6 +1,6 @@
 """Small JSON files that keep over a restart what a process found out: lists of models, and what refusals taught.
 
-Losing one costs a question to a server or one more refusal, never a request.
+If one is lost, a server is asked once more or refuses once more. No request fails because of it.
 """
 
 import logging

@@ -84,10 +84,11 @@ class Key:
 
 
 class KeyRing:
-    __slots__ = ("_next", "keys")
+    __slots__ = ("_next", "keys", "only")
 
     def __init__(self, secrets: Sequence[Secret]) -> None:
         self.keys = [Key(i, secret) for i, secret in enumerate(secrets)] or [Key(0, None)]
+        self.only = self.keys[0] if len(self.keys) == 1 else None
         self._next = 0
 
     def pick(self, now: float, tried: Collection[int] = (), model: str = EVERY) -> Key | None:
@@ -99,6 +100,10 @@ class KeyRing:
                 self._next = (key.number + 1) % count
                 return key
         return None
+
+    def put_back(self, key: Key) -> None:
+        """A key that was picked is not used: the next request gets it."""
+        self._next = key.number
 
     def rest(self, key: Key, until: float, why: str, model: str = EVERY, now: float = 0.0) -> None:
         """A cool-down only ever grows: a later, shorter hint does not cancel an earlier, longer one."""

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
+from dragoman.exchange import UpstreamCall
 from dragoman.failure import Failure
 from dragoman.fields import drop_spellings
 from dragoman.framing.ndjson import MAX_LINE_BYTES
@@ -21,7 +22,7 @@ from dragoman.model.messages import Reasoning, Refusal, Text, ToolCall
 from dragoman.model.reply import Reply, Usage
 from dragoman.notes import Notes
 from dragoman.upstream.failures import malformed, unreadable
-from dragoman.way_back import StreamReader, read_checked_reply
+from dragoman.way_back import StreamReader, mend_reply, read_checked_reply
 from dragoman.wire import WireReply
 
 log = logging.getLogger(__name__)
@@ -33,12 +34,19 @@ MAX_MESSAGE = 2000
 _BLANK = b"\xef\xbb\xbf \t\r\n"  # a byte-order mark, and blanks
 
 
+JSON = "application/json"
+
+
 def is_page(headers: Mapping[str, str]) -> bool:
-    return headers.get("content-type", "").lstrip()[:9].lower() == "text/html"
+    kind = headers.get("content-type", "")
+    return kind != JSON and kind.lstrip()[:9].lower() == "text/html"
 
 
-def refuse_page(headers: Mapping[str, str]) -> None:
-    """A web page is no answer, whatever was asked for."""
+def refuse_form(headers: Mapping[str, str]) -> None:
+    """A compressed answer was not asked for, and a web page is no answer."""
+    encoding = headers.get("content-encoding", "identity")
+    if encoding not in ("", "identity"):
+        raise UpstreamError(malformed(f"the upstream's answer is {encoding[:20]}, which was not asked for"))
     if is_page(headers):
         raise UpstreamError(malformed("the upstream answered with a web page"))
 
@@ -46,7 +54,7 @@ def refuse_page(headers: Mapping[str, str]) -> None:
 def is_document(head: bytes, dialect: Dialect) -> bool | None:
     """Whether one JSON document begins here, and not a stream; None while this cannot be told. The content type is no
     help: servers that answer with a document where a stream was asked for call it anything (F22)."""
-    start = head.lstrip(_BLANK)
+    start = head if head[:1] == b"{" else head.lstrip(_BLANK)
     if not start:
         return None
     if dialect.media_type == "text/event-stream":
@@ -77,6 +85,10 @@ def decode_whole(
 ) -> tuple[Reply, bool]:
     """A whole answer, and whether its calls were whole. Some servers stream it although no stream was asked for.
     `native`: the client speaks the same dialect."""
+    usual = dialect.read_usual_reply(raw) if dialect.read_usual_reply is not None else None
+    if usual is not None:  # fast path: usual reply
+        notes.begin("reply", dialect.locate_reply)
+        return mend_reply(notes.stage(usual), notes)
     try:
         if is_document(raw, dialect) is False:
             reader = StreamReader(dialect, notes)
@@ -99,6 +111,14 @@ def decode_whole(
         raise UpstreamError(unreadable(error)) from error
 
 
+def take_whole(call: UpstreamCall, reply: Reply, *, whole: bool) -> tuple[Reply, bool]:
+    """An answer as the client asked for it, and whether the upstream's bytes may go to the client. `whole`: see
+    `decode_whole`."""
+    taken = call.take_reply(reply)
+    named = bool(reply.id and reply.model) or not call.dialect.reply_id_prefix
+    return taken, call.as_is and whole and taken is reply and named
+
+
 def _is_error(body: Json, dialect: Dialect) -> bool:
     """Some servers send an error under status 200. A reply may have an `error` too, beside its content."""
     if type(body) is list and body:
@@ -114,7 +134,10 @@ def fold_events(events: list[Event]) -> Reply:
 
 
 def read_refusal(dialect: Dialect, status: int, headers: dict[str, str], data: bytes, wall: float) -> Failure:
-    """An answer with an error status. `wall` is the time of day, for hints that are dates."""
+    """An answer with another status than 2xx. `wall` is the time of day, for hints that are dates."""
+    if status < 400:
+        words = f"the upstream answered {status}; redirects are not followed"
+        return Failure(kind="server_error", status=502, code="upstream_redirect", message=words)
     try:
         body = load_json(data) if data else {}
     except DecodeError:

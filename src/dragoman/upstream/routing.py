@@ -22,7 +22,7 @@ from dragoman.model.effort import EFFORTS
 from dragoman.model.messages import Image, Part, ToolResult
 from dragoman.model.request import Request, ServerTool
 from dragoman.passes.parameters import estimate
-from dragoman.passes.server_tools import read_search
+from dragoman.passes.server_tools.tools import read_search
 from dragoman.upstream.profiles import Rows, find_kind, find_known, kind_of_model, kinds_of_model
 from dragoman.upstream.spec import DEMO, Target, Upstream
 

@@ -136,7 +136,9 @@ class Sender:
     async def _try(
         self, job: Job, attempts: Attempts, state: UpstreamState, target: Target, key: Key
     ) -> UpstreamAnswer:
-        call = await off_loop(True, _render, job, state, target) if job.large else job.render(state, target)
+        call, job.call = job.call, None
+        if call is None or target is not job.targets[0][1]:
+            call = await off_loop(True, _render, job, state, target) if job.large else job.render(state, target)
         answer = UpstreamAnswer(job, state, target, key, call, clock=self.clock, dice=self.dice)
         try:
             await answer.begin(job, attempts, self.transport, self.wall)

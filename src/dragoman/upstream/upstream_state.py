@@ -13,14 +13,16 @@ from dragoman.log_line import LogLine
 from dragoman.upstream.admission import LimitedQueue, LimitStore, ProcessLimits
 from dragoman.upstream.breaker import Breaker, how_failed
 from dragoman.upstream.failures import requests_own
-from dragoman.upstream.http.request import RequestHead
+from dragoman.upstream.http.request import RequestHead, build_headers, join_url
 from dragoman.upstream.kept_files import LearnedFile
 from dragoman.upstream.keys import EVERY, Key, KeyRing, origin_of
 from dragoman.upstream.retry import BROKEN, RetryBudget
 from dragoman.upstream.spec import Upstream
+from dragoman.upstream.transport import make_head
 
 log = logging.getLogger(__name__)
 MAX_BREAKERS = 1000
+MAX_HEADS = 1000  # heads of requests that are kept: a client chooses a part of what they are found by
 MAX_SUSPECTS = 1000  # requests that the upstream has answered with an error of its own
 SUSPECT_S = 600.0
 PROBE_EVERY_S = 1.0
@@ -63,8 +65,8 @@ class UpstreamState:
         self.list_failure = ""  # why the list could not be read
         self.no_counters: set[str] = set()  # addresses at which it counts no tokens
         self.destinations: dict[tuple[str, str], Destination] = {}  # by client's dialect and model: find_destination
-        # The heads of requests, by path, key and the dialect's own headers: find_head in answer.py.
-        self.heads: dict[tuple[str, int, tuple[tuple[str, str], ...]], RequestHead] = {}
+        # By path, key and the dialect's own headers: find_head.
+        self._heads: dict[tuple[str, int, tuple[tuple[str, str], ...]], RequestHead] = {}
         self.sent = 0
         self.failed = 0
         self.waiting_for_cooldown = 0  # requests that wait for a cool-down to end
@@ -73,6 +75,23 @@ class UpstreamState:
         self.suspects: OrderedDict[int, tuple[float, tuple[int | None, str]]] = OrderedDict()
         self._last_probe = -PROBE_EVERY_S
         self._last_balance_probe = -inf
+
+    def find_head(self, key: Key, path: str, own: dict[str, str], traced: dict[str, str] | None = None) -> RequestHead:
+        """The head of a call. Most calls of a client have one of a few heads. `own`: the headers of the call itself."""
+        at = (path, key.number, tuple(own.items()))
+        known = self._heads.get(at) if traced is None else None
+        if known is not None:
+            return known
+        spec = self.spec
+        headers = build_headers(own, spec.headers, spec.auth, key, self.origin)
+        if traced is not None:
+            headers.update(traced)
+        head = make_head(join_url(spec.base_url, path), headers, spec.network)
+        if traced is None:
+            if len(self._heads) >= MAX_HEADS:
+                self._heads.clear()
+            self._heads[at] = head
+        return head
 
     def breaker(self, key: Key, model: str) -> Breaker:
         at = (key.number, model)
@@ -85,6 +104,10 @@ class UpstreamState:
 
     def pick(self, model: str, now: float, tried: AbstractSet[int]) -> Key | None:
         """A key that may be used for this model now."""
+        only = self.keys.only
+        if only is not None:  # fast path: only key
+            usable = not only.disabled and only.until(model) <= now and only.number not in tried
+            return only if usable and self.breaker(only, model).allows(now) else None
         key = self.keys.pick(now, tried, model)
         if key is not None and self.breaker(key, model).allows(now):
             return key

@@ -1,4 +1,5 @@
-"""Limits that processes of many machines keep together in Valkey. limits.lua decides; this asks it, once per request.
+"""Limits that processes of many machines keep together in Valkey. limits.lua decides. queue.py asks it, once for each
+request; this module stays in touch with the other processes.
 
 When Valkey is away, a process goes on under its share: what was free when it last looked, divided by the number of
 processes. It never goes on without a limit. What it sends meanwhile is counted in Valkey when that is back.
@@ -9,30 +10,23 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from math import ceil, inf
+from math import ceil
 from typing import Literal
 
 from msgspec import json
 
-from dragoman.errors import UpstreamError
-from dragoman.failure import Failure
 from dragoman.log_line import LogLine
-from dragoman.upstream.admission import SPAN_S, FairQueue, LimitedQueue, Ticket, Window, queue_full, queue_timeout
+from dragoman.upstream.admission import SPAN_S, LimitedQueue, Ticket, Window
+from dragoman.valkey.queue import KINDS, RECOVER_S, ValkeyQueue
 from dragoman.valkey.server import AwayError, ScriptReply, ValkeyServer
 
 log = logging.getLogger(__name__)
 OnLoss = Literal["local_share", "refuse"]
-KINDS = ("rpm", "tpm")
 HELLO_S = 0.5  # how often a process reports. If Valkey goes away, it does not know what others used since then
 LEASE_S = 3.0  # as in limits.lua: after it the others keep this process's share for it
 LAG_S = 1.5 * LEASE_S  # for this long the others may still use everything that becomes free
-RECOVER_S = 2.0  # after Valkey lost its memory, every process reports its counts within this time
-LOOK_S = 1.0  # a waiting request looks this often, in case the message that wakes it is lost
-LOCAL_LOOK_S = 0.1  # the same while Valkey is away
+LISTEN_AGAIN_S = 1.0  # after the connection for messages is lost
 UNMET_REPLICAS = 10  # a process that never reached Valkey takes one tenth of each limit
-PATIENCE_S = 2 * RECOVER_S  # a request waits at most this long while all processes report their counts
-LOST, RECOVERING = -2, -3  # as in limits.lua
-STAMP_S = 0.025  # a request that is sent later than this after its grant counts from the time when it was sent
 
 
 class Seen:
@@ -64,6 +58,10 @@ class Seen:
     def used(self, now: float) -> int:
         return self.used_at(self.now_s())
 
+    @property
+    def left(self) -> int:
+        return max(self.limit - self.used_at(self.now_s()), 0)
+
     def wait_s(self, now: float, weight: int = 1) -> float:
         now_s = self.now_s()
         over = self.used_at(now_s) + min(weight, self.limit) - self.limit
@@ -84,17 +82,6 @@ class Seen:
     def free_at(self, now_s: float, away_s: float) -> int:
         reserve = self.reserve if away_s < SPAN_S + LAG_S else 0
         return max(self.limit - self.used_at(now_s - LAG_S) - reserve, 0)
-
-
-class CountedRequest:
-    """How one request was counted, so that it can be corrected or given back."""
-
-    __slots__ = ("asked", "id", "local", "server_s", "tokens")
-
-    def __init__(self, ticket_id: str, asked: float, tokens: int) -> None:
-        self.id, self.asked, self.tokens = ticket_id, asked, tokens
-        self.server_s = 0.0
-        self.local = False
 
 
 class ValkeyLimits:
@@ -233,7 +220,7 @@ class ValkeyLimits:
     async def _listen(self) -> None:
         while True:
             await self.server.listen((self.channel, self.news), self._hear)
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(LISTEN_AGAIN_S)
 
     def _hear(self, channel: str, message: bytes) -> None:
         if channel == self.news:
@@ -329,218 +316,3 @@ class Limit:
             self._local[kind].take(now, weight)
             self._count(kind, int(server_s), weight)
         return True
-
-
-class ValkeyQueue:
-    """The requests of this process that wait for one limit. Each one that enters leaves exactly once."""
-
-    def __init__(
-        self, limit: Limit, label: str, *, at_once: int | None, rpm: int | None, tpm: int | None, queue: int
-    ) -> None:
-        self._limit, self._limits, self._label = limit, limit.limits, label
-        self.at_once = at_once
-        self._limited = {kind: most for kind, most in zip(KINDS, (rpm, tpm), strict=True) if most is not None}
-        for kind, most in self._limited.items():
-            limit.seen[kind].limit = most
-        self.rpm = limit.seen["rpm"] if rpm is not None else None
-        self.tpm = limit.seen["tpm"] if tpm is not None else None
-        self._numbers = (at_once or 0, rpm or 0, tpm or 0)
-        self.queue: FairQueue[Ticket] = FairQueue(queue)
-        self.running = 0
-        self._grants: dict[Ticket, CountedRequest] = {}
-        self._waiting: dict[Ticket, asyncio.Future[None]] = {}
-        self._woken = asyncio.Event()
-        self._serving: asyncio.Task[None] | None = None
-        limit.add_queue(self)
-
-    @property
-    def running_anywhere(self) -> int:
-        return max(self._limit.running_seen, self.running)
-
-    @property
-    def admission(self) -> "ValkeyQueue":
-        return self
-
-    def wake(self) -> None:
-        self._woken.set()
-
-    def enter_now(self, ticket: Ticket, now: float) -> bool:
-        return False  # the server has to be asked
-
-    async def enter(self, ticket: Ticket, left_s: float) -> float:
-        """Waits until the request may go and returns how long that took; an UpstreamError when it may not in time."""
-        began = self._limits.clock()
-        if not len(self.queue) and await self._try(ticket) == 0:
-            return 0.0
-        if not self.queue.push(ticket.client, ticket):
-            raise UpstreamError(queue_full(self._label, self.queue.limit, self._wait_s()))
-        future = asyncio.get_running_loop().create_future()
-        self._waiting[ticket] = future
-        if self._serving is None:
-            self._serving = asyncio.create_task(self._serve())
-        try:
-            async with asyncio.timeout(left_s):
-                await future
-        except TimeoutError:
-            self.leave(ticket, sent=False)
-            waited_s = self._limits.clock() - began
-            raise UpstreamError(queue_timeout(self._label, waited_s, self._wait_s(), self.at_once)) from None
-        except BaseException:
-            self.leave(ticket, sent=False)
-            raise
-        finally:
-            self._waiting.pop(ticket, None)
-        return self._limits.clock() - began
-
-    def stamp(self, ticket: Ticket) -> None:
-        """The request leaves now. If that is much later than it was granted, it counts from now."""
-        grant = self._grants.get(ticket)
-        late_s = self._limits.clock() - grant.asked if grant is not None else 0.0
-        if grant is None or grant.local or late_s < STAMP_S or not self._limited:
-            return
-        before, after = int(grant.server_s), int(grant.server_s + late_s)
-        if after > before:
-            changes: list[str | int] = []
-            for kind, weight in self._weights(grant.tokens).items():
-                changes += [kind, before, -weight, kind, after, weight]
-            self._limits.server.call_later(self._limit.keys, ("settle", "", *changes))
-        grant.server_s += late_s
-
-    def leave(self, ticket: Ticket, *, sent: bool, tokens: int | None = None) -> None:
-        """A request leaves the queue, or it has ended. An unsent one is given back; tokens are settled."""
-        if not ticket.admitted:
-            self.queue.remove(ticket.client, ticket)
-            return
-        ticket.admitted = False
-        self._give_back(self._grants.pop(ticket), sent=sent, tokens=tokens)
-        self._woken.set()
-
-    def _give_back(self, grant: CountedRequest, *, sent: bool, tokens: int | None) -> None:
-        self.running -= 1
-        self._limit.running.pop(grant.id, None)
-        changes: list[str | int] = []
-        bucket = int(grant.server_s)
-        if grant.local:
-            return  # counted locally; Valkey gets the sum with the next hello
-        if not sent:
-            for kind, weight in self._weights(grant.tokens).items():
-                changes += [kind, bucket, -weight]
-        elif self.tpm is not None and tokens is not None and tokens != grant.tokens:
-            changes = ["tpm", bucket, tokens - grant.tokens]
-        if changes or self.at_once is not None:
-            self._limits.server.call_later(self._limit.keys, ("settle", grant.id, *changes))
-
-    def _weights(self, tokens: int) -> dict[str, int]:
-        return {kind: 1 if kind == "rpm" else tokens for kind in self._limited}
-
-    def _wait_s(self) -> float:
-        waits = [window.wait_s(0.0) for window in (self.rpm, self.tpm) if window is not None]
-        return max(waits, default=0.0)
-
-    # ---------------------------------------------------------------- asking
-
-    async def _try(self, ticket: Ticket) -> float:
-        """0 if the request has entered, else how long to wait before the next try."""
-        limits = self._limits
-        grant = CountedRequest(self._limit.new_ticket(), limits.clock(), ticket.tokens)
-        if limits.away:
-            return self._try_locally(ticket, grant)
-        try:
-            reply = await self._ask(grant)
-            end = limits.clock() + PATIENCE_S
-            while reply[0] in (LOST, RECOVERING):
-                if reply[0] == LOST:
-                    limits.lose_memory()
-                left_s = LOCAL_LOOK_S if reply[0] == LOST else reply[1] / 1000
-                if limits.clock() + left_s > end:
-                    return left_s
-                await asyncio.sleep(left_s)
-                grant.asked = limits.clock()
-                reply = await self._ask(grant)
-        except AwayError:
-            return self._try_locally(ticket, grant)
-        return self._take_reply(ticket, grant, reply)
-
-    async def _ask(self, grant: CountedRequest) -> ScriptReply:
-        limits = self._limits
-        asked = limits.server.call(
-            self._limit.keys,
-            ("enter", limits.replica, limits.epoch, grant.id, limits.channel, *self._numbers, grant.tokens),
-        )
-        try:
-            return await asyncio.shield(asked)
-        except asyncio.CancelledError:
-            asked.add_done_callback(lambda done: self._refuse_grant(grant, done))
-            raise
-
-    def _take_reply(self, ticket: Ticket, grant: CountedRequest, reply: ScriptReply) -> float:
-        wait_ms, rpm_used, tpm_used, count, server_ms = reply
-        grant.server_s = server_ms / 1000
-        self._limits.set_time(server_ms)
-        for kind, used in zip(KINDS, (rpm_used, tpm_used), strict=True):
-            if kind in self._limited:
-                self._limit.seen[kind].add(used, grant.server_s)
-        self._limit.running_seen = count
-        if wait_ms == 0:
-            self._admit(ticket, grant)
-        return inf if wait_ms < 0 else wait_ms / 1000
-
-    def _refuse_grant(self, grant: CountedRequest, done: "asyncio.Future[ScriptReply]") -> None:
-        """The client left while Valkey was asked."""
-        if not done.cancelled() and done.exception() is None and done.result()[0] == 0:
-            grant.server_s = done.result()[4] / 1000
-            self.running += 1
-            self._give_back(grant, sent=False, tokens=None)
-
-    def _admit(self, ticket: Ticket, grant: CountedRequest) -> None:
-        ticket.admitted = True
-        self.running += 1
-        self._grants[ticket] = grant
-        self._limit.running[grant.id] = ticket
-
-    def _try_locally(self, ticket: Ticket, grant: CountedRequest) -> float:
-        if self._limits.on_loss == "refuse":
-            raise UpstreamError(state_away(self._label))
-        if not self._limit.enter_locally(self._weights(ticket.tokens), self.at_once):
-            return LOCAL_LOOK_S
-        grant.local = True
-        self._admit(ticket, grant)
-        return 0.0
-
-    async def _serve(self) -> None:
-        """Lets waiting requests in, the first one first. It asks again when woken, or when a place must be free."""
-        try:
-            while (ticket := self.queue.peek()) is not None:
-                self._woken.clear()
-                try:
-                    wait = await self._try(ticket)
-                except UpstreamError as error:
-                    self._pass_error(ticket, error)
-                    continue
-                if wait == 0:
-                    self._let_in(ticket)
-                    continue
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._woken.wait(), LOOK_S if wait == inf else wait)
-        finally:
-            self._serving = None
-
-    def _let_in(self, ticket: Ticket) -> None:
-        future = self._waiting.get(ticket)
-        if self.queue.peek() is ticket:
-            self.queue.pop()
-        if future is None or future.done():  # its client left at this moment
-            self.leave(ticket, sent=False)
-        else:
-            future.set_result(None)
-
-    def _pass_error(self, ticket: Ticket, error: UpstreamError) -> None:
-        self.queue.remove(ticket.client, ticket)
-        future = self._waiting.get(ticket)
-        if future is not None and not future.done():
-            future.set_exception(error)
-
-
-def state_away(label: str) -> Failure:
-    words = f"the limits of {label} cannot be checked now, and this gateway is configured to refuse requests then"
-    return Failure(kind="overloaded", status=503, code="state_away", message=words, retry_after_s=1.0)

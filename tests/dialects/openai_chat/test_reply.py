@@ -77,7 +77,7 @@ def test_a_plain_reply_becomes_an_anthropic_message() -> None:
     }
 
 
-def test_a_matched_stop_sequence_is_told() -> None:
+def test_a_matched_stop_sequence_is_in_the_answer() -> None:
     body = wire({"content": "a"}, stop_reason="END")
     assert only(body).finish == Finish(reason="sequence", sequence="END")
     converted = convert_reply(body, source="openai-chat", to="anthropic").body

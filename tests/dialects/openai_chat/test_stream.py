@@ -347,7 +347,7 @@ def test_thoughts_come_under_every_name(name: str) -> None:
     assert (thought.text, text) == ("hm", Text(text="a"))
 
 
-def test_a_thought_told_twice_is_one_thought() -> None:
+def test_a_thought_that_comes_twice_is_one_thought() -> None:
     detail = {"type": "reasoning.text", "text": "hm", "format": "f", "index": 0}
     signed = {"type": "reasoning.text", "text": "", "signature": "sig", "format": "f", "index": 0}
     thought, _ = parts_of(
@@ -469,7 +469,7 @@ def test_a_text_is_written_piece_by_piece() -> None:
         ({"stream_options": {"include_usage": True}}, True),
     ],
 )
-def test_usage_is_told_to_those_who_asked(options: JsonObject, told: bool) -> None:
+def test_usage_is_sent_to_clients_that_asked_for_it(options: JsonObject, told: bool) -> None:
     chunks, _ = write(START, STOP, request={"model": "m", "messages": [], **options})
     assert ("usage" in chunks[-1]) == told
 

@@ -469,7 +469,7 @@ def test_malformed_arguments_in_the_history_are_passed_on_as_they_are() -> None:
     assert encode_messages(turn)[0] == [CALL | {"arguments": '{"a":'}]
 
 
-def test_tools_in_the_input_are_tools_for_everybody_else() -> None:
+def test_tools_in_the_input_are_plain_tools_for_other_dialects() -> None:
     added = {
         "type": "additional_tools",
         "role": "developer",

@@ -245,6 +245,19 @@ def test_deltas_without_an_announcement_belong_to_an_item_too() -> None:
     assert fold(decode(data)) == whole(response)
 
 
+def test_a_part_that_begins_after_its_item_was_done_has_an_end() -> None:
+    block = {"type": "output_text", "text": "so", "annotations": []}
+    item: dict[str, Any] = {"type": "message", "id": "m1", "role": "assistant", "content": [block]}
+    done = {"type": "response.output_item.done", "output_index": 0, "item": item}
+    late = {"type": "response.output_text.delta", "item_id": "m1", "output_index": 0, "content_index": 1, "delta": "!"}
+    again = {"type": "response.output_item.added", "output_index": 0, "item": {**item, "content": []}}
+    for events in ([done, late], [done, late, again]):
+        end = {"type": "response.completed", "response": {"id": "r", "status": "completed", "output": [item]}}
+        reply = fold(decode(frames(*events, end)))
+        assert isinstance(reply, Reply)
+        assert [part.text for part in reply.choices[0].parts if isinstance(part, Text)][:2] == ["so", "!"]
+
+
 def test_a_whole_response_in_one_frame_is_a_stream_too() -> None:
     assert fold(decode(b"data: " + dump_json(RESPONSE) + b"\n\n")) == whole(RESPONSE)
 

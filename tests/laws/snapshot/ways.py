@@ -21,6 +21,7 @@ from dragoman.upstream.profiles import load_rows
 from dragoman.upstream.render import render, split
 from dragoman.upstream.spec import Target, Upstream
 from dragoman.upstream.upstream_state import UpstreamState
+from dragoman.way_back import StreamWayBack
 from dragoman.wire import WireRequest
 from tests.recorded import Case, cases
 
@@ -145,7 +146,7 @@ def answer_request(asked: ClientRequest, target: str, reply: Reply) -> tuple[obj
     if way is None:
         return reply, events
     made.notes.begin("reply", find_dialect("canonical").locate_reply, reply)
-    return way.reply(reply), way.open_stream().feed(events), _spell(made.notes)
+    return way.reply(reply), StreamWayBack(way).feed(events), _spell(made.notes)
 
 
 def _call(asked: ClientRequest, target: str) -> tuple[UpstreamCall, int]:

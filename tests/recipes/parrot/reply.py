@@ -27,8 +27,8 @@ def decode_finish(end: JsonObject) -> Finish:
 
 
 def decode_usage(crackers: JsonObject) -> Usage:
-    read, said = take_integer_or_none(crackers, "eaten"), take_integer_or_none(crackers, "given")
-    return Usage(input=read, output=said, extras=leftovers(crackers, NAME))
+    read, written = take_integer_or_none(crackers, "eaten"), take_integer_or_none(crackers, "given")
+    return Usage(input=read, output=written, extras=leftovers(crackers, NAME))
 
 
 def encode_reply(reply: Reply, notes: Notes, request: Request | None = None) -> WireReply:

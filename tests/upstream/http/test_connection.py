@@ -32,7 +32,7 @@ def connect() -> HttpConnection:
     return connection
 
 
-def test_what_a_listener_takes_wakes_nobody() -> None:
+def test_a_piece_that_a_listener_takes_wakes_no_task() -> None:
     async def run() -> None:
         connection, heard = connect(), list[bytes]()
 

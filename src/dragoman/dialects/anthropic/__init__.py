@@ -44,6 +44,11 @@ def _blocks(message: JsonObject) -> list[JsonObject]:
     return [b for b in content if type(b) is dict] if type(content) is list else []
 
 
+QUOTA = (
+    *("anthropic-ratelimit-requests-limit", "anthropic-ratelimit-requests-remaining"),
+    *("anthropic-ratelimit-requests-reset", "anthropic-ratelimit-tokens-limit"),
+    *("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"),
+)
 # The SDK's tool runner sends the whole conversation when it is told so (lib/threads/_thread_state.py, anthropic 2.8).
 KEPT_STATE = (
     KeptState(
@@ -149,6 +154,8 @@ DIALECT = Dialect(
     carried_headers=(VERSION_HEADER, BETA_HEADER),
     default_headers={VERSION_HEADER: VERSION},
     rate_headers=("x-ratelimit-", "anthropic-ratelimit-"),
+    quota_headers=QUOTA,
+    dates_quota=True,
     request_id_header="request-id",
     media_type="text/event-stream",
     reply_keys=("content",),

@@ -342,7 +342,7 @@ def _encode_text(part: Text, at: At, notes: Notes, *, to_client: bool) -> JsonOb
         ]
         if not block["citations"]:
             del block["citations"]
-            notes.dropped((at, "citations"), "none of them names a place anthropic could cite")
+            notes.dropped((at, "citations"), "none of them names a place that anthropic can cite")
     elif part.extras and spelled(part.extras, NAME, "~citations") == "empty":
         block["citations"] = []
     if part.logprobs is not None:

@@ -69,6 +69,9 @@ PATH = "/v1/messages"
 BETA = f"header:{BETA_HEADER}"  # the key of that header in the request's extras
 VERSION_KEY = f"~{VERSION_HEADER}"
 
+# The settings of most requests, beside `system` and `messages`.
+FEW = frozenset({"model", "max_tokens", "tools", "stream", "temperature", VERSION_KEY})
+
 # Of keys that stay in the extras, whole or in part.
 VALUE_TYPES: ValueTypes = {
     "metadata": (dict,),
@@ -93,9 +96,19 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
         note_spelling(body, "max_tokens", "absent")  # count_tokens has no max_tokens
     if "model" not in body:
         note_spelling(body, "model", "absent")  # Vertex has it in the path
+    _keep_headers(body, wire.headers)
+    if body.keys() <= FEW:  # fast path: few settings
+        return Request(
+            model=take_text_or_none(body, "model") or "",
+            messages=messages,
+            tools=take_each(body, "tools", decode_tool) if body.get("tools") is not None else None,
+            stream=take_flag_or_none(body, "stream"),
+            max_output=take_integer_or_none(body, "max_tokens"),
+            temperature=take_number_or_none(body, "temperature"),
+            extras={NAME: body} if body else {},
+        )
     note_silent(body, "anthropic_version")  # Vertex and Bedrock name the API version in the body
     choice, parallel = _take_tool_choice(body)
-    _keep_headers(body, wire.headers)
     return Request(
         model=take_text_or_none(body, "model") or "",
         messages=messages,

@@ -20,7 +20,7 @@ from dragoman.dialects.anthropic.words import NAME
 from dragoman.errors import DecodeError
 from dragoman.fields import OMIT, drop_constant, expected, leftovers, need_object, take_one, take_text_or_none
 from dragoman.framing.sse import SseDecoder, SseFrame, read_frame
-from dragoman.framing.templates import DeltaTemplate
+from dragoman.framing.templates import DeltaTemplate, LearntDelta
 from dragoman.jsontypes import JsonObject, dump_text, load_json, load_object
 from dragoman.model.events import (
     Aside,
@@ -100,7 +100,8 @@ class StreamDecoder(StreamMarks):
         for lines in self._frames.split(piece):
             block = self._template_owner
             if block is not None and (text := self._template.read(lines)) is not None:  # fast path: anthropic delta
-                events.append(PartDelta(index=block.index, text=text))
+                if text or not block.json:
+                    events.append(PartDelta(index=block.index, text=text))
             elif (frame := read_frame(lines)) is not None:
                 self._read(frame, events, lines)
         return events
@@ -115,9 +116,9 @@ class StreamDecoder(StreamMarks):
             events.append(TextRun(index=block.index, text=text, pieces=pieces))
         return rest
 
-    def open_text(self) -> tuple[DeltaTemplate, int] | None:
+    def learnt(self) -> LearntDelta | None:
         block = self._template_owner
-        return None if block is None or not self._frames.is_between() else (self._template, block.index)
+        return None if block is None or not self._frames.is_between() else LearntDelta(self._template, block.index)
 
     def close(self) -> list[Event]:
         events: list[Event] = []
@@ -246,10 +247,9 @@ class StreamDecoder(StreamMarks):
             case "thinking_delta":
                 self._grow(block, "" + delta["thinking"], events, lines, b'"thinking"')
             case "input_json_delta":
-                piece = "" + delta["partial_json"]
-                block.json.append(piece)
-                if piece:
-                    events.append(PartDelta(index=block.index, text=piece))
+                if piece := "" + delta["partial_json"]:
+                    block.json.append(piece)  # the first is enough: that there are some is all that is asked
+                    self._grow(block, piece, events, lines, b'"partial_json"')
             case "signature_delta":
                 value = (block.seal.value if block.seal else "") + delta["signature"]
                 block.seal = Seal(origin=NAME, value=value)
@@ -266,7 +266,7 @@ class StreamDecoder(StreamMarks):
 
     def _grow(self, block: _Block, text: str, events: list[Event], lines: bytes, key: bytes) -> None:
         events.append(PartDelta(index=block.index, text=text))
-        self._template_owner = block if self._template.learn(lines, key, text) else None
+        self._template_owner = block if self._template.learn(lines, key, text, (), block.index) else None
 
     def _stop_block(self, body: JsonObject, events: list[Event]) -> None:
         index = _index_of(body)

@@ -5,6 +5,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from dragoman.dialects._base import WritePieces
 from dragoman.dialects._seals import SIDE, late_side, note_seal_losses, write_seal
 from dragoman.dialects._streams import CUT, OpenFrame
 from dragoman.dialects.anthropic.citations import encode_citation
@@ -13,6 +14,7 @@ from dragoman.dialects.anthropic.parts import encode_part
 from dragoman.dialects.anthropic.reply import demand_counts, encode_finish, encode_usage, write_tier
 from dragoman.dialects.anthropic.words import NAME
 from dragoman.fields import add_extras
+from dragoman.framing.templates import write_frames
 from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.model.events import (
     Aside,
@@ -72,7 +74,7 @@ class StreamEncoder:
             ):  # fast path: anthropic delta, written
                 # Only the text is encoded: the rest of the frame is always the same.
                 if type(event) is TextRun:
-                    self._out.append(event.write(self._head, _TAIL))
+                    self._out.append(write_frames(self._head, event.pieces, _TAIL))
                 else:
                     self._out.append(b"%b%b}}\n\n" % (self._head, dump_json(event.text)))
                 continue
@@ -82,8 +84,8 @@ class StreamEncoder:
         out, self._out = b"".join(self._out), []
         return out
 
-    def open_text(self, index: int) -> OpenFrame | None:
-        return None if self._done or index != self._open else OpenFrame(self._head, _TAIL)
+    def open_text(self, index: int) -> WritePieces | None:
+        return None if self._done or index != self._open else OpenFrame(self._head, _TAIL).write
 
     def close(self) -> bytes:
         """A stream without its end event is a failure, never a success."""
@@ -234,7 +236,7 @@ class StreamEncoder:
             self._send_delta({"type": "input_json_delta", "partial_json": whole})
             self._free = None
         if self._cited and not self._cited_well:
-            self._notes.dropped((at, "citations"), "none of them names a place anthropic could cite")
+            self._notes.dropped((at, "citations"), "none of them names a place that anthropic can cite")
         stop: JsonObject = {"type": "content_block_stop", "index": self._index}
         if event.seal is not None:
             if event.seal.origin == NAME and self._kind is Reasoning:

@@ -1,6 +1,7 @@
 """Our own form as a dialect. `convert --to canonical` prints it, and golden files are written in it.
 
-The gateway has a door for it, at which our own client loses nothing: every field of the model is written and read.
+The gateway has a door for it, which our own client uses. Nothing is lost there: every field of the model is written
+and read.
 """
 
 import re

@@ -263,9 +263,9 @@ def _write_token(token: TokenLogprob, at: At, notes: Notes) -> JsonObject:
 def _write_top(token: TokenLogprob, at: At, notes: Notes) -> JsonObject:
     inside: At = (at, "top")
     if token.top is None:
-        notes.invented(inside, "gemini lists others for all tokens or none")
+        notes.invented(inside, "gemini lists alternatives for all tokens or for none")
     others = token.top or ()
     for i, other in enumerate(others):
         if other.top is not None:
-            notes.dropped(((inside, i), "top"), "gemini lists others for the chosen tokens only")
+            notes.dropped(((inside, i), "top"), "gemini lists alternatives for the chosen tokens only")
     return {"candidates": [_write_token(other, (inside, i), notes) for i, other in enumerate(others)]}

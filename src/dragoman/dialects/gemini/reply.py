@@ -426,9 +426,9 @@ def _encode_counts(body: JsonObject, usage: Usage, at: At, notes: Notes) -> None
         body["promptTokenCount"] = own.get("promptTokenCount", sum(inputs) - tools)
         if usage.cache_write:
             notes.dropped((at, "cache_write"), "gemini counts it as input")
-            notes.altered((at, "input"), "with what was written to the cache")
+            notes.altered((at, "input"), "it includes the tokens written to the cache")
         elif usage.input is None and "promptTokenCount" not in own.get(OMIT, ()):
-            notes.invented((at, "input"), "unknown, and gemini counts the cached inside the prompt")
+            notes.invented((at, "input"), "unknown, and gemini counts cached tokens inside the prompt")
     if usage.cache_read is not None:
         body["cachedContentTokenCount"] = usage.cache_read
     if usage.output is not None:

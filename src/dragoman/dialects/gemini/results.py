@@ -200,7 +200,7 @@ def _encode_response(part: ToolResult, text: str | None, at: At, notes: Notes) -
     spelling = spelled(part.extras, NAME, "~response") if part.extras else None
     if part.failed:
         if text == "":
-            notes.altered((at, "parts"), "an empty text, and gemini's errors have one of their own")
+            notes.altered((at, "parts"), "gemini writes its own words for an error without a text")
         return {"error": _loaded(text or "") if spelling == "error" else text or ""}
     if text is None:
         return {}

@@ -7,7 +7,7 @@ from the value that has these extras: `["inlineData", "inlineData.mimeType"]`. A
 from typing import Any
 
 from dragoman.dialects.gemini.words import NAME
-from dragoman.fields import add_extras, note_spelling
+from dragoman.fields import add_extras, listed, note_spelling
 from dragoman.jsontypes import JsonObject
 from dragoman.model.messages import Extras
 from dragoman.notes import At, Notes
@@ -48,8 +48,8 @@ def to_camel(obj: JsonObject, holder: JsonObject | None = None, under: str = "")
 
 def to_snake(body: JsonObject, own: JsonObject) -> None:
     """Write the keys back as the wire had them. Inner keys come first, while the outer keys are still in camelCase."""
-    for path in reversed(own.get(SNAKE_KEY, ())):
-        *outer, key = path.split(".")
+    for path in reversed(listed(own, SNAKE_KEY)):
+        *outer, key = path.split(".") if type(path) is str else ("",)
         holder: Any = body
         for step in outer:
             holder = holder.get(step) if type(holder) is dict else None

@@ -31,11 +31,11 @@ from dragoman.dialects.gemini.words import NAME
 from dragoman.errors import DecodeError
 from dragoman.fields import leftovers, look_list
 from dragoman.framing.sse import SseDecoder, read_frame
-from dragoman.framing.templates import DeltaTemplate, number_slot
+from dragoman.framing.templates import DeltaTemplate, LearntDelta, number_slot
 from dragoman.jsontypes import JsonObject, kind_of, load_json
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart, TextRun
 from dragoman.model.fold import unfold_part
-from dragoman.model.messages import Part, Reasoning, Seal, Text, ToolCall
+from dragoman.model.messages import Opaque, Part, Reasoning, Seal, Text, ToolCall
 from dragoman.model.reply import Finish
 from dragoman.notes import Notes
 from dragoman.wire import WireReply
@@ -115,26 +115,34 @@ class StreamDecoder(StreamMarks):
             return piece
         text, pieces, rest = self._template.read_run(data)
         if pieces:
-            self._count_last()
-            choice.texts[-1].append(text)
+            if choice.kind is Text:
+                choice.texts[-1].append(text)
             events.append(TextRun(index=choice.index, text=text, pieces=pieces))
         return rest
+
+    def learnt(self) -> LearntDelta | None:
+        choice, frames = self._template_owner, self._frames
+        if choice is None or not isinstance(frames, SseDecoder) or not frames.is_between():
+            return None
+        keep = choice.texts[-1].append if choice.kind is Text else None
+        return LearntDelta(self._template, choice.index, keep)
 
     def _count_last(self) -> None:
         """Counts are cumulative: those of the last frame that the template has read are enough."""
         template = self._template
-        if template.varying:
+        if template.last:
             counts = zip(template.varying, template.last, strict=True)
             self._usage = {**(self._usage or {}), **{slot.key: int(value) for slot, value in counts}}
+            template.last = []
 
     def _read_block(self, block: bytes, events: list[Event]) -> None:
         choice, self._template_owner = self._template_owner, None
         text = self._template.read(block) if choice is not None else None
         if choice is not None and text is not None:  # fast path: gemini delta
             self._template_owner = choice
-            self._count_last()
             _grow(choice, text, events)
         elif (frame := read_frame(block)) is not None:
+            self._count_last()
             if not block.startswith(b"data: {"):
                 self.irregular = True  # Google's client reads nothing but `data:` lines with objects
             self._read(frame.data, events, block)
@@ -143,6 +151,7 @@ class StreamDecoder(StreamMarks):
 
     def close(self) -> list[Event]:
         events: list[Event] = []
+        self._count_last()
         for frame in self._frames.close() if self._frames is not None else ():
             self._read(frame.data, events)
         if not self._ended:
@@ -188,17 +197,17 @@ class StreamDecoder(StreamMarks):
             return False
         parts, number = candidate["content"].get("parts"), candidate.get("index")
         part = parts[0] if type(parts) is list and len(parts) == 1 else None
-        if type(part) is not dict or len(part) != 1 or type(number) is not int:
+        if type(part) is not dict or type(number) is not int:
             return False
         text, choice = part.get("text"), self._choices.get(number)
-        if type(text) is not str or choice is None or not choice.grows or choice.kind is not Text:
+        if type(text) is not str or choice is None or not choice.grows or choice.kind is not _plain_kind(part):
             return False
         _grow(choice, text, events)
         counts: JsonObject = {}
         if type(usage := body.get("usageMetadata")) is dict:
             self._usage, counts = {**self._usage, **usage} if self._usage is not None else usage, usage
         slots = [slot for slot in _COUNTS if type(counts.get(slot.key)) is int]
-        if self._template.learn(block, b'"text"', text, slots):
+        if self._template.learn(block, b'"text"', text, slots, choice.index):
             self._template_owner = choice
         return True
 
@@ -408,9 +417,17 @@ def _add_sources(before: JsonObject, value: JsonObject) -> None:
             before[key] = items
 
 
+def _plain_kind(part: JsonObject) -> type[Part]:
+    """Text or Reasoning, if the part says nothing else. Else a kind that does not grow."""
+    if len(part) == 1:
+        return Text
+    return Reasoning if len(part) == 2 and part.get("thought") is True else Opaque
+
+
 def _grow(choice: _ChoiceDecoder, text: str, events: list[Event]) -> None:
     if text:  # an empty text is no event
-        choice.texts[-1].append(text)
+        if choice.kind is Text:
+            choice.texts[-1].append(text)
         events.append(PartDelta(index=choice.index, text=text))
 
 

@@ -1,11 +1,13 @@
 """Gemini generateContent: encodes a stream. Text is sent as it comes. Every other part is sent when it is complete."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import assert_never
 
 from msgspec.structs import replace
 
-from dragoman.dialects._streams import CUT
+from dragoman.dialects._base import WritePieces
+from dragoman.dialects._streams import CUT, OpenFrame, hold
 from dragoman.dialects.gemini.failure import encode_error
 from dragoman.dialects.gemini.grounding import Cited, has_metadata, write_citations, write_logprobs
 from dragoman.dialects.gemini.parts import encode_part, write_signature
@@ -96,6 +98,10 @@ class StreamEncoder:
                     part is not None and part.index == event.index and part.wrote and not _is_rich(event)
                 ):  # fast path: gemini delta, written
                     self._say(choice, part, event.text, event.pieces if type(event) is TextRun else None)
+                elif (
+                    part is not None and part.index == event.index and part.kind is None and not _is_rich(event)
+                ):  # fast path: gemini delta, held
+                    part.pieces.append(event.text)
                 else:
                     for delta in event.spread() if type(event) is TextRun else (event,):
                         self._pass(choice, delta)
@@ -107,6 +113,20 @@ class StreamEncoder:
                 self._other(event)
         out, self._out = b"".join(self._out), []
         return out
+
+    def open_text(self, index: int) -> WritePieces | None:
+        choice = self._parts[index][0] if index in self._parts else None
+        part = choice.open if choice is not None else None
+        if self._done or choice is None or part is None or part.index != index:
+            return None
+        if part.kind is None:
+            return partial(hold, part.pieces)
+        if not part.wrote:
+            return None
+        kind = part.kind or Text
+        head, end = (b",\r\n", b"") if self._array else (b"data: ", b"\r\n\r\n")
+        keep = choice.texts[-1].append if kind is Text else None
+        return OpenFrame(head + OPEN, self._tail(choice, kind) + end, keep).write
 
     def close(self) -> bytes:
         """A stream without its end event is a failure, never a success."""
@@ -171,9 +191,7 @@ class StreamEncoder:
         if not text:
             return
         kind = part.kind or Text
-        tail = choice.tails.get(kind)
-        if tail is None:
-            tail = choice.tails[kind] = self._make_tail(choice, kind)
+        tail = self._tail(choice, kind)
         if kind is Text:
             choice.texts[-1].append(text)
         if run is None:
@@ -181,6 +199,12 @@ class StreamEncoder:
         else:
             for piece in run:
                 self._frame(b'%b"%b"%b' % (OPEN, piece, tail))
+
+    def _tail(self, choice: _ChoiceEncoder, kind: type[Part]) -> bytes:
+        tail = choice.tails.get(kind)
+        if tail is None:
+            tail = choice.tails[kind] = self._make_tail(choice, kind)
+        return tail
 
     def _make_tail(self, choice: _ChoiceEncoder, kind: type[Part]) -> bytes:
         whole: JsonObject = {"candidates": [{"content": {"parts": [], "role": "model"}, "index": choice.number}]}

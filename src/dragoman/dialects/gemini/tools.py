@@ -7,7 +7,7 @@ the entries as spelling: `[{"functionDeclarations": 2, "googleSearch": 1}, ...]`
 from itertools import islice
 from typing import Any
 
-from dragoman.dialects._tools import encode_any_tool, freeform_as_function
+from dragoman.dialects._tools import encode_any_tool, encode_each_tool, freeform_as_function
 from dragoman.dialects.gemini.schema import read_schema, write_schema
 from dragoman.dialects.gemini.spelling import SNAKE, to_camel, write_extras
 from dragoman.dialects.gemini.words import MODE_NUMBERS, MODE_WORDS, MODES, NAME
@@ -133,9 +133,7 @@ def _take_mode(config: JsonObject) -> Any:
 def encode_tools(body: JsonObject, request: Request, notes: Notes) -> None:
     if request.tools is None:
         return
-    at: At = (ROOT, "tools")
-    encoded = [encode_tool(tool, (at, i), notes) for i, tool in enumerate(request.tools)]
-    kept = [tool for tool in encoded if tool is not None]
+    kept = encode_each_tool(request.tools, encode_tool, notes)
     groups = spelled(request.extras, NAME, "~tools")
     entries = _regroup(kept, groups) if groups is not None else None
     if entries is None:
@@ -198,7 +196,7 @@ def _encode_function(tool: Tool, at: At, notes: Notes) -> JsonObject:
         else:  # "should be non-empty for OBJECT type": an empty schema is left out (FIELD-CASES 63)
             notes.dropped((at, "parameters"), "gemini has no empty schema: left out")
     if tool.strict:
-        notes.dropped((at, "strict"), "gemini's functions are not strict one by one")
+        notes.dropped((at, "strict"), "gemini has no strict switch for one function")
     if tool.cache is not None:
         notes.dropped((at, "cache"), "gemini has no cache marks")
     if tool.extras:

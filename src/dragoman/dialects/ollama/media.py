@@ -86,7 +86,7 @@ def _note_type(declared: str | None, found: str | None, at: At, notes: Notes) ->
 
 def _note_rest(part: Image | Audio, at: At, notes: Notes) -> None:
     if isinstance(part, Image) and part.seal is not None:
-        notes.dropped((at, "seal"), "ollama's images are bare text")
+        notes.dropped((at, "seal"), "ollama's images have no signature")
     if part.cache is not None:
         notes.dropped((at, "cache"), "ollama has no cache marks")
     if part.extras:

@@ -203,7 +203,7 @@ def encode_created(created: float | None, extras: Extras, notes: Notes) -> str:
     text = None if created is None else write_time(created)
     if text is None:
         if "created_at" not in (spelled(extras, NAME, OMIT) or ()):
-            notes.invented((ROOT, "created"), "ollama's answers have a time: the first of all")
+            notes.invented((ROOT, "created"), "ollama's answers have a time: 1970-01-01")
         return UNKNOWN
     return text
 

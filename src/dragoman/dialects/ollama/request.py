@@ -5,7 +5,7 @@ https://github.com/ollama/ollama docs/api.md and api/types.go at fb30760 (read 2
 from typing import Any
 
 from dragoman.dialects._settings import note_missing, note_unnamed
-from dragoman.dialects._tools import encode_any_tool, freeform_as_function
+from dragoman.dialects._tools import encode_any_tool, encode_each_tool, freeform_as_function
 from dragoman.dialects.ollama.messages import encode_messages, take_messages
 from dragoman.dialects.ollama.parts import MessageWriter, take_media
 from dragoman.dialects.ollama.words import (
@@ -271,7 +271,7 @@ def _encode_generate(body: JsonObject, request: Request, notes: Notes) -> None:
 
 def _encode_tools(body: JsonObject, request: Request, notes: Notes) -> None:
     if request.tools is not None:
-        body["tools"] = encode_tools(request.tools, (ROOT, "tools"), notes)
+        body["tools"] = encode_each_tool(request.tools, encode_tool, notes)
     if request.tool_choice is not None:
         given = spelled(request.extras, NAME, "~tool_choice")
         if given is not None:
@@ -297,7 +297,7 @@ def _encode_output(body: JsonObject, request: Request, notes: Notes) -> None:
         body["format"] = output.schema
         return
     if output.type == "json_schema":
-        notes.altered((at, "type"), "no schema is there: any JSON")
+        notes.altered((at, "type"), "there is no schema: any JSON")
     body["format"] = "" if output.type == "text" else "json"
 
 
@@ -424,11 +424,6 @@ def decode_tool(tool: JsonObject) -> AnyTool:
     if function:
         tool["function"] = function
     return Tool(name=name, description=description, parameters=parameters, extras=leftovers(tool, NAME))
-
-
-def encode_tools(tools: tuple[AnyTool, ...], at: At, notes: Notes) -> list[JsonObject]:
-    encoded = [encode_tool(tool, (at, i), notes) for i, tool in enumerate(tools)]
-    return [tool for tool in encoded if tool is not None]
 
 
 def encode_tool(tool: AnyTool, at: At, notes: Notes) -> JsonObject | None:

@@ -31,7 +31,7 @@ from dragoman.dialects.ollama.reply import (
 from dragoman.dialects.ollama.words import FORM, NAME
 from dragoman.fields import take_text_or_none
 from dragoman.framing.ndjson import NdjsonDecoder
-from dragoman.framing.templates import DeltaTemplate, word_slot
+from dragoman.framing.templates import DeltaTemplate, LearntDelta, word_slot
 from dragoman.jsontypes import JsonObject, load_object
 from dragoman.model.events import (
     Aside,
@@ -90,9 +90,9 @@ class StreamDecoder(StreamMarks):
                 self._read(load_object(line), events, line)
         return events
 
-    def open_text(self) -> tuple[DeltaTemplate, int] | None:
+    def learnt(self) -> LearntDelta | None:
         known = self._template_owner >= 0 and self._lines.is_between()
-        return (self._template, self._template_owner) if known else None
+        return LearntDelta(self._template, self._template_owner) if known else None
 
     def close(self) -> list[Event]:
         events: list[Event] = []
@@ -121,7 +121,7 @@ class StreamDecoder(StreamMarks):
         if index >= 0 and type(text) is str:
             if text:
                 events.append(PartDelta(index=index, text=text))
-            self._template_owner = index if self._template.learn(line, key, text, _VARYING) else -1
+            self._template_owner = index if self._template.learn(line, key, text, _VARYING, index) else -1
         else:
             self._template_owner = -1
             self._read_any(body, events)

@@ -1,18 +1,21 @@
 """Ollama: writing a stream. `stream_decoder.py` shows its grammar."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import assert_never
 
 from msgspec.structs import replace
 
+from dragoman.dialects._base import WritePieces
 from dragoman.dialects._seals import SIDE, write_seal
 from dragoman.dialects._settings import note_missing_tier
-from dragoman.dialects._streams import CUT, OpenFrame
+from dragoman.dialects._streams import CUT, OpenFrame, hold
 from dragoman.dialects.ollama.failure import encode_error
 from dragoman.dialects.ollama.parts import RANKS, MessageWriter, encode_call, encode_logprobs
 from dragoman.dialects.ollama.reply import encode_created, encode_end, put_message
 from dragoman.dialects.ollama.words import NAME, says_generate
 from dragoman.fields import add_extras
+from dragoman.framing.templates import write_frames
 from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.model.events import (
     Aside,
@@ -67,11 +70,15 @@ class StreamEncoder:
                 isinstance(event, PartDelta) and event.index == self._active and event.logprobs is None
             ):  # fast path: ollama delta, written
                 if type(event) is TextRun:
-                    out.append(event.write(self._head, self._tail))
+                    out.append(write_frames(self._head, event.pieces, self._tail))
                 elif event.text:
                     out.append(self._head + dump_json(event.text) + self._tail)
                 if event.citations:
                     self._note_once((self._at, "citations"), "ollama has no citations")
+            elif (
+                isinstance(event, PartDelta) and event.index == self._index and self._holds()
+            ):  # fast path: ollama delta, held
+                self._pieces.append(event.text)
             elif not self._is_skipped(event):
                 for delta in event.spread() if type(event) is TextRun else (event,):
                     for ordered in self._sequencer.feed(delta):
@@ -80,8 +87,14 @@ class StreamEncoder:
         out.clear()
         return joined
 
-    def open_text(self, index: int) -> OpenFrame | None:
-        return None if self._done or index != self._active else OpenFrame(self._head, self._tail)
+    def open_text(self, index: int) -> WritePieces | None:
+        if not self._done and index == self._index and self._holds():
+            return partial(hold, self._pieces)
+        return None if self._done or index != self._active else OpenFrame(self._head, self._tail).write
+
+    def _holds(self) -> bool:
+        """Whether the open part is written when it is complete."""
+        return type(self._open) is ToolCall
 
     def flush(self) -> bytes:
         """Ollama's server writes a call at once, also while a text is open: nothing more of it is to be written."""

@@ -6,13 +6,14 @@ from dragoman.dialects._openai_services import DOORS, EMBEDDINGS, MODELS, SPEECH
 from dragoman.dialects.openai_chat.calls import MADE_IDS
 from dragoman.dialects.openai_chat.failure import decode_failure, encode_failure
 from dragoman.dialects.openai_chat.note_places import locate_reply, locate_request
-from dragoman.dialects.openai_chat.plain_reply import look_at_reply
-from dragoman.dialects.openai_chat.plain_request import read_plain_request
+from dragoman.dialects.openai_chat.plain_reply import look_at_reply, read_usual_reply
+from dragoman.dialects.openai_chat.plain_request import look_at_request, read_plain_request
 from dragoman.dialects.openai_chat.reply import decode_reply, encode_reply
 from dragoman.dialects.openai_chat.request import PATH, decode_request, encode_request
 from dragoman.dialects.openai_chat.stream_decoder import StreamDecoder
 from dragoman.dialects.openai_chat.stream_encoder import StreamEncoder
 from dragoman.dialects.openai_chat.usage import USAGE_MARK, is_usage
+from dragoman.dialects.openai_chat.usual_turns import read_turns
 from dragoman.dialects.openai_chat.words import CALL_SEAL, LIMITS, NAME
 from dragoman.fields import ReplyRules
 from dragoman.jsontypes import JsonObject
@@ -138,9 +139,11 @@ DIALECT = Dialect(
     ),
     decode_request=decode_request,
     read_plain_request=read_plain_request,
+    look_at_request=look_at_request,
     encode_request=encode_request,
     decode_reply=decode_reply,
     look_at_reply=look_at_reply,
+    read_usual_reply=read_usual_reply,
     encode_reply=encode_reply,
     stream_decoder=StreamDecoder,
     stream_encoder=StreamEncoder,
@@ -150,6 +153,7 @@ DIALECT = Dialect(
     locate_request=locate_request,
     reads_turns_apart=True,
     tools_keys=("tools", "functions"),
+    read_turns=read_turns,
     made_ids=MADE_IDS,
     locate_reply=locate_reply,
     recognise=recognise,

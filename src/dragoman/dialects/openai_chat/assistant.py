@@ -202,7 +202,7 @@ def _sort(parts: tuple[Part, ...], at: At, notes: Notes, *, to_client: bool) -> 
                 notes.dropped((at, i), f"only {part.dialect} has {opaque_word(part)}")
                 continue
             case _:
-                notes.dropped((at, i), f"openai_chat's assistant says no {type(part).__name__.lower()}")
+                notes.dropped((at, i), f"openai_chat has no {type(part).__name__.lower()} in a turn of the assistant")
                 continue
         kept += not isinstance(part, Text | Refusal | Reasoning) or bool(part.text or getattr(part, "seal", None))
     return places
@@ -416,7 +416,8 @@ def _encode_calls(
 def finish_assistant(message: JsonObject, extras: Extras) -> None:
     """Restore the original spelling: keys with an empty value, and text that the wire had twice."""
     own = extras.get(NAME, {})
-    for key, value in own.get(BLANK, {}).items():
+    blank = own.get(BLANK)
+    for key, value in blank.items() if type(blank) is dict else ():
         message.setdefault(key, value)
         if message[key] is None:
             message[key] = value

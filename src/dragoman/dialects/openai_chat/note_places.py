@@ -1,7 +1,7 @@
 """OpenAI Chat Completions: where a place of the canonical value is in a body.
 
-A message is not one list: thoughts, content, refusal, sound, pictures and calls each have a key of their own, so a part
-is found by its kind and by how many of that kind stand before it.
+A message is not one list. Thoughts, content, refusal, sound, pictures and calls each have a key of their own. So a part
+is found by its kind, and by how many parts of that kind come before it.
 """
 
 from collections.abc import Sequence

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from dragoman.dialects._base import PlainRequest
 from dragoman.dialects.openai_chat.words import LIMITS, NAME, SPEAKERS
 from dragoman.model.messages import Message, Text
 from dragoman.model.request import Request
@@ -42,19 +43,9 @@ _NO_SETTINGS = (UNSET,) * len(_SETTINGS)
 
 
 def read_plain_request(raw: bytes) -> Request | None:
-    if len(raw) > MOST_BYTES:
-        return None
-    try:
-        found = _read(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-    if _ESCAPED_LETTER in raw:
-        return None
-    for key in KEYS:  # with two of a key, we might read one and the provider the other
-        if raw.find(key, raw.find(key) + 1) >= 0:
-            return None
-    settings = _take_settings(raw, found) if _read_settings(found) != _NO_SETTINGS else {}
-    if settings is None:
+    found = _find(raw)
+    settings = None if found is None else _take_settings(raw, found)
+    if found is None or settings is None:
         return None
     return Request(
         model=found.model,
@@ -66,8 +57,35 @@ def read_plain_request(raw: bytes) -> Request | None:
     )
 
 
+def look_at_request(raw: bytes) -> PlainRequest | None:
+    """None where `read_plain_request` is None."""
+    found = _find(raw)
+    settings = None if found is None else _take_settings(raw, found)
+    if found is None or settings is None:
+        return None
+    roles = tuple([turn.role for turn in found.messages])
+    return PlainRequest(found.model, roles, found.stream is True, _read_settings(found), settings.get("max_output"))
+
+
+def _find(raw: bytes) -> _Request | None:
+    if len(raw) > MOST_BYTES:
+        return None
+    try:
+        found = _read(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if _ESCAPED_LETTER in raw:
+        return None
+    for key in KEYS:  # with two of a key, we might read one and the provider the other
+        if raw.find(key, raw.find(key) + 1) >= 0:
+            return None
+    return found
+
+
 def _take_settings(raw: bytes, found: _Request) -> dict[str, Any] | None:
     """As fields of a Request. None: one is said twice."""
+    if _read_settings(found) == _NO_SETTINGS:
+        return {}
     settings: dict[str, Any] = {}
     for key, name in _SETTINGS:
         value = getattr(found, name)

@@ -22,6 +22,7 @@ _DELTA = frozenset(
     {*REASONING_NAMES, "role", "content", "reasoning_details", "refusal", "audio", "images", "tool_calls"}
     | {"function_call", "annotations", "obfuscation"}
 )
+_FRAGMENT, _ARGUMENTS = {"index", "function"}, {"arguments"}
 
 
 class _StreamCall:
@@ -84,6 +85,33 @@ class StreamChoice:
                 if key == "finish_reason":
                     self.finished = True
                     self.irregular = self.irregular or _is_wrong_end(value, called=self.called and self._legacy is None)
+
+    def find_grown(self, delta: JsonObject) -> tuple[int, str, str] | None:  # fast path: chat text
+        """The part that a delta adds to, the key and the text, if that is all it does."""
+        filled = [key for key, value in delta.items() if value is not None and value != "" and key != "role"]
+        if len(filled) != 1:
+            return None
+        key, value = filled[0], delta[filled[0]]
+        index = self.text if key == "content" else self._find_grown_thought(key)
+        found = (index, key, value) if index is not None and type(value) is str else None
+        return self._find_grown_call(value) if key == "tool_calls" else found
+
+    def _find_grown_thought(self, key: str) -> int | None:  # fast path: chat text
+        if self._detail is not None or self._names != [key]:
+            return None
+        return self._thought
+
+    def _find_grown_call(self, calls: Any) -> tuple[int, str, str] | None:  # fast path: chat text
+        """The same for a call: neither its name nor its id comes again."""
+        entry = calls[0] if type(calls) is list and len(calls) == 1 else None
+        if type(entry) is not dict or entry.keys() != _FRAGMENT or type(entry["index"]) is not int:
+            return None
+        call, inner = self._by_index.get(entry["index"]), entry["function"]
+        if call is None or call.index is None or call.freeform:
+            return None
+        if type(inner) is not dict or inner.keys() != _ARGUMENTS or type(inner["arguments"]) is not str:
+            return None
+        return call.index, "arguments", inner["arguments"]
 
     def _read_delta(self, delta: JsonObject, events: list[Event]) -> None:
         side = delta.pop(SIDE, None)

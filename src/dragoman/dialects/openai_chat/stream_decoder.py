@@ -20,7 +20,7 @@ from dragoman.errors import DecodeError
 from dragoman.failure import Failure
 from dragoman.fields import leftovers
 from dragoman.framing.sse import SseDecoder, SseFrame, read_frame
-from dragoman.framing.templates import DeltaTemplate, word_slot
+from dragoman.framing.templates import DeltaTemplate, LearntDelta, word_slot
 from dragoman.jsontypes import JsonObject, copy_json, kind_of, load_json
 from dragoman.model.events import Aside, Event, PartDelta, ReplyEnd, ReplyFailed, ReplyStart, TextRun
 from dragoman.model.messages import Extras
@@ -54,41 +54,35 @@ class StreamDecoder(StreamMarks):
         self._labels: tuple[object, ...] = ()  # of that chunk
         self._started = False
         self._ended = False
-        self._template = DeltaTemplate()  # of the text deltas
-        self._template_owner: StreamChoice | None = None  # the part or choice that the template belongs to
+        self._template = DeltaTemplate()  # of chunks that add to one part
+        self._growing = -1  # index of that part
 
     def feed(self, piece: bytes) -> list[Event]:
         events: list[Event] = []
-        if self.joins and self._template_owner is not None:  # fast path: chat run
-            piece = self._read_run(piece, self._template_owner, events)
+        if self.joins and self._growing >= 0:  # fast path: chat run
+            piece = self._read_run(piece, events)
             if not piece:
                 return events
         for block in self._frames.split(piece):
-            turn = self._template_owner
-            if (
-                turn is not None and turn.text is not None and (text := self._template.read(block)) is not None
-            ):  # fast path: chat delta
+            if self._growing >= 0 and (text := self._template.read(block)) is not None:  # fast path: chat delta
                 if text:
-                    events.append(PartDelta(index=turn.text, text=text))
+                    events.append(PartDelta(index=self._growing, text=text))
             elif (frame := read_frame(block)) is not None:
                 self._read(frame, events, block)
         return events
 
-    def _read_run(self, piece: bytes, turn: StreamChoice, events: list[Event]) -> bytes:
+    def _read_run(self, piece: bytes, events: list[Event]) -> bytes:
         """Read the deltas at the start of a piece as one event. Gives the rest."""
         data = self._frames.gather(piece)
-        if data is None or turn.text is None:
-            return data or piece
+        if data is None:
+            return piece
         text, pieces, rest = self._template.read_run(data)
         if pieces:
-            events.append(TextRun(index=turn.text, text=text, pieces=pieces))
+            events.append(TextRun(index=self._growing, text=text, pieces=pieces))
         return rest
 
-    def open_text(self) -> tuple[DeltaTemplate, int] | None:
-        turn = self._template_owner
-        if turn is None or turn.text is None or not self._frames.is_between():
-            return None
-        return self._template, turn.text
+    def learnt(self) -> LearntDelta | None:
+        return LearntDelta(self._template, self._growing) if self._growing >= 0 and self._frames.is_between() else None
 
     def close(self) -> list[Event]:
         events: list[Event] = []
@@ -129,29 +123,31 @@ class StreamDecoder(StreamMarks):
         self._read_chunk(body, events)
 
     def _read_text(self, body: JsonObject, events: list[Event], block: bytes) -> bool:  # fast path: chat text
-        """Read a chunk that only adds to the open text, as nearly every chunk does. False for any other chunk."""
+        """Read a chunk that only adds to one part, as nearly every chunk does. False for any other chunk."""
         choices = body["choices"]
         if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict:
             return False
         choice: JsonObject = choices[0]
         delta, number = choice.get("delta"), choice.get("index")
-        if type(delta) is not dict or len(delta) != 1 or type(number) is not int:
+        if type(delta) is not dict or type(number) is not int:
             return False
         if len(choice) != 2 + ("finish_reason" in choice) + ("logprobs" in choice):
             return False
         if choice.get("finish_reason") is not None or choice.get("logprobs") is not None:
             return False
-        text, turn = delta.get("content"), self._turns.get(number)
-        if type(text) is not str or turn is None or turn.text is None:
+        turn = self._turns.get(number)
+        grown = turn.find_grown(delta) if turn is not None else None
+        if grown is None:
             return False
+        index, key, text = grown
         if text:
-            events.append(PartDelta(index=turn.text, text=text))
+            events.append(PartDelta(index=index, text=text))
         slots = [slot for slot in _PADDING if slot.key in body]
-        self._template_owner = turn if self._template.learn(block, b'"content"', text, slots) else None
+        self._growing = index if self._template.learn(block, b'"%b"' % key.encode(), text, slots, index) else -1
         return True
 
     def _read_chunk(self, body: JsonObject, events: list[Event]) -> None:
-        self._template_owner = None  # a template learned from this chunk would repeat its other news
+        self._growing = -1  # a template learned from this chunk would repeat its other news
         self._keys = tuple(body) if body.keys() <= _KNOWN else ()
         if not self._started and not (
             body.get("id") and body.get("model") and body.get("object") and type(body.get("created")) is int
@@ -225,13 +221,13 @@ class StreamDecoder(StreamMarks):
                 self._extras[key] = value
 
     def _fail(self, failure: Failure, events: list[Event]) -> None:
-        self._ended, self._template_owner = True, None
+        self._ended, self._growing = True, -1
         events.append(ReplyFailed(failure=failure))
 
     def _end(self, events: list[Event]) -> None:
         if not self._started:
             self._start({}, events)
-        self._ended, self._template_owner = True, None
+        self._ended, self._growing = True, -1
         turns = 1 + max(self._turns, default=-1)
         finishes: list[Finish | None] = [None] * turns
         extras: list[Extras] = [{}] * turns

@@ -13,6 +13,7 @@ from typing import assert_never
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from dragoman.dialects._base import WritePieces
 from dragoman.dialects._seals import SIDE, note_seal_losses
 from dragoman.dialects._streams import CUT
 from dragoman.dialects._tools import opaque_word
@@ -23,7 +24,7 @@ from dragoman.dialects.openai_chat.failure import encode_error
 from dragoman.dialects.openai_chat.parts import encode_image, encode_thinking
 from dragoman.dialects.openai_chat.reasoning import DETAIL_KEYS, detail_type, encode_detail, is_detail, names_of
 from dragoman.dialects.openai_chat.reply import asks_legacy, encode_created, encode_finish
-from dragoman.dialects.openai_chat.stream_fast import ChoiceState, Growing
+from dragoman.dialects.openai_chat.stream_fast import TEXT_END, ChoiceState, Growing
 from dragoman.dialects.openai_chat.usage import encode_usage, write_tier
 from dragoman.dialects.openai_chat.words import CALL_SEAL, NAME
 from dragoman.fields import OMIT, add_extras, spelled
@@ -69,7 +70,7 @@ class StreamEncoder:
         self._states: dict[int, ChoiceState] = {}
         self._choice_of: dict[int, int] = {}  # part -> choice
         self._places = PartPlaces()
-        self._direct: dict[int, Growing] = {}  # open texts and refusals that already have some text
+        self._direct: dict[int, Growing] = {}  # open parts that already have some text
         self._done = False
 
     def feed(self, events: Iterable[Event]) -> bytes:
@@ -82,10 +83,10 @@ class StreamEncoder:
                 if (
                     growing is not None and text and not event.citations and event.logprobs is None
                 ):  # fast path: chat delta, written
-                    growing.length += len(text)
                     if type(event) is TextRun:
-                        self._out.append(event.write(growing.head, growing.tail))
+                        self._out.append(growing.write(text, event.pieces))
                     else:
+                        growing.grow(text)
                         self._out.append(b"%b%b%b" % (growing.head, dump_json(text), growing.tail))
                     continue
             if type(event) is TextRun:
@@ -96,8 +97,9 @@ class StreamEncoder:
         out, self._out = b"".join(self._out), []
         return out
 
-    def open_text(self, index: int) -> Growing | None:
-        return None if self._done else self._direct.get(index)
+    def open_text(self, index: int) -> WritePieces | None:
+        growing = self._direct.get(index)
+        return None if self._done or growing is None else growing.write
 
     def close(self) -> bytes:
         """A stream without its end event is a failure, never a success."""
@@ -168,7 +170,7 @@ class StreamEncoder:
             spoken = state.spoken
             opening = self._open(choice, state, growing)
             if opening and spoken:
-                self._notes.altered(parts, "openai_chat's replies have what is spoken last")
+                self._notes.altered(parts, "openai_chat's replies have speech at the end")
             state.kept += opening
             state.open[event.index] = growing if opening else None
             return
@@ -191,7 +193,7 @@ class StreamEncoder:
             case Text():
                 self._open_text(choice, state, growing, part)
             case Refusal():
-                growing.head = self._head(choice, "refusal")
+                growing.head = self._head(choice, '"refusal":')
                 self._say(choice, state, growing, part.text, None, part.logprobs)
                 if part.extras:
                     add_extras({}, part.extras, NAME, growing.at, self._notes)
@@ -215,7 +217,9 @@ class StreamEncoder:
                 self._notes.dropped(growing.at, f"only {part.dialect} has {opaque_word(part)}")
                 return False
             case _:
-                self._notes.dropped(growing.at, f"openai_chat's assistant says no {type(part).__name__.lower()}")
+                self._notes.dropped(
+                    growing.at, f"openai_chat has no {type(part).__name__.lower()} in a turn of the assistant"
+                )
                 return False
         return True
 
@@ -233,15 +237,15 @@ class StreamEncoder:
             self._notes.altered(growing.at[0] if growing.at else ROOT, "openai_chat's replies have one text: joined")
         state.last = kind
 
-    def _head(self, choice: int, key: str) -> bytes:
+    def _head(self, choice: int, keys: str) -> bytes:
         """The bytes of a frame before the text of a delta. They are the same in every chunk, so they are made once."""
         base = dump_json(self._base)[:-1]
-        return b'data: %b,"choices":[{"index":%d,"delta":{"%b":' % (base, choice, key.encode())
+        return b'data: %b,"choices":[{"index":%d,"delta":{%b' % (base, choice, keys.encode())
 
     # ------------------------------------------------------------ texts and refusals
 
     def _open_text(self, choice: int, state: ChoiceState, growing: Growing, part: Text) -> None:
-        growing.head = self._head(choice, "content")
+        growing.head = self._head(choice, '"content":')
         if part.cache is not None:
             self._notes.dropped((growing.at, "cache"), "openai_chat's replies have no cache marks")
         if part.extras:
@@ -322,12 +326,15 @@ class StreamEncoder:
             return
         if not growing.pieces:
             self._begin_thought(state, growing)
-        growing.pieces.append(text)
+        growing.grow(text)
         if spelled(part.extras, NAME, "~name") == "content":
             piece = encode_thinking(Reasoning(text=text), growing.at, self._notes)
             self._send(choice, {"content": [piece]})
-        else:
-            self._send(choice, dict.fromkeys(names_of(part), text))
+            return
+        names = names_of(part)
+        if len(names) == 1:
+            growing.head = self._head(choice, f'"{names[0]}":')
+        self._send(choice, dict.fromkeys(names, text))
 
     def _detail_delta(self, part: Reasoning, detail: JsonObject, text: str = "") -> JsonObject:
         delta: JsonObject = {"reasoning_details": [detail]}
@@ -379,10 +386,13 @@ class StreamEncoder:
         return True
 
     def _grow_call(self, choice: int, growing: Growing, part: ToolCall, text: str) -> None:
+        growing.grow(text)
         if growing.call < 0:
             self._send(choice, {"function_call": {"arguments": text}})
             return
         place, key = ("custom", "input") if part.freeform else ("function", "arguments")
+        growing.head = self._head(choice, f'"tool_calls":[{{"index":{growing.call},"{place}":{{"{key}":')
+        growing.tail = b"}}]" + TEXT_END
         self._send(choice, {"tool_calls": [{"index": growing.call, place: {key: text}}]})
 
     # ------------------------------------------------------------ any part

@@ -7,18 +7,22 @@ part is open at a time, and the others wait for its end. Calls have indexes, so 
 from collections.abc import Iterator
 from typing import TypeAlias
 
+from dragoman.framing.templates import write_frames
 from dragoman.model.events import PartDelta, PartEnd, PartStart
-from dragoman.model.messages import Part, ToolCall
+from dragoman.model.messages import Part, Reasoning, ToolCall
 from dragoman.notes import At
 
+TEXT_END = b'},"logprobs":null,"finish_reason":null}]}\n\n'
 PartEvent: TypeAlias = PartStart | PartDelta | PartEnd
 
 
 class Growing:
     """A part that is being written."""
 
-    tail = b'},"logprobs":null,"finish_reason":null}]}\n\n'  # the bytes of a frame behind the text
-    __slots__ = ("at", "call", "citations", "cited", "head", "joined", "kind", "length", "part", "pieces", "position")
+    __slots__ = (
+        *("at", "call", "citations", "cited", "head", "joined", "kind", "length", "part", "pieces", "position"),
+        "tail",
+    )
 
     def __init__(self, part: Part, position: int, at: At) -> None:
         self.part = part
@@ -28,10 +32,20 @@ class Growing:
         self.call = -1  # index of a call
         self.pieces: list[str] = []  # text of a thought, for the side field
         self.joined = False  # a thought behind another one, which the client reads as one
-        self.length = 0  # of a text, in code points
+        self.length = 0  # of what was written, in code points
         self.citations = 0  # citations of a text
         self.cited = 0  # citations that were written
-        self.head = b""  # of a text or refusal: the bytes of a frame before the text
+        self.head = b""  # the bytes of a frame before the text, if there is nothing else in it
+        self.tail = TEXT_END  # and those behind it
+
+    def grow(self, text: str) -> None:
+        self.length += len(text)
+        if self.kind is Reasoning:
+            self.pieces.append(text)
+
+    def write(self, text: str, pieces: list[bytes]) -> bytes:
+        self.grow(text)
+        return write_frames(self.head, pieces, self.tail)
 
 
 class ChoiceState:

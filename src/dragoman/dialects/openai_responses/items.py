@@ -270,7 +270,7 @@ def encode_item(group: Group, index: int, at: At, notes: Notes, client: ClientKn
             notes.dropped(here, f"only {part.dialect} has {word_of(part)}")
             return None
         case Image() | Document() | Audio() | Video():
-            notes.dropped(here, f"the model says no {word_of(part)} in responses")
+            notes.dropped(here, f"responses has no {word_of(part)} in a turn of the model")
             return None
         case _:
             assert_never(part)

@@ -22,6 +22,7 @@ from dragoman.fields import (
     decode_each,
     drop_constant,
     leftovers,
+    listed,
     need_text,
     note_omitted,
     note_spelling,
@@ -363,7 +364,7 @@ def _encode_file(part: Document, at: At, notes: Notes) -> str:
 def is_omitted(extras: Extras, key: str) -> bool:
     """Whether a Responses body came without this key, or with null."""
     own = extras.get(NAME)
-    return own is not None and (key in own or key in own.get(OMIT, ()))
+    return own is not None and (key in own or key in listed(own, OMIT))
 
 
 def encode_cache(cache: Cache, at: At, notes: Notes, *, mode: str = "explicit") -> JsonObject:
@@ -428,7 +429,7 @@ CITED = ("url", "title", "start_index", "end_index")
 
 def _encode_citation(citation: Citation, length: int, at: At, notes: Notes) -> JsonObject | None:
     if citation.quote is not None:
-        notes.dropped((at, "quote"), "responses' citations do not quote")
+        notes.dropped((at, "quote"), "responses' citations have no quote")
     values = (citation.url, citation.title, citation.start, citation.end)
     body: JsonObject = {key: value for key, value in zip(CITED, values, strict=True) if value is not None}
     extras = citation.extras

@@ -301,7 +301,7 @@ def _encode_messages(body: JsonObject, request: Request, notes: Notes) -> None:
             return
     body["input"] = encode_items(messages, lead, at, notes)
     if messages and not lead and not body["input"]:
-        notes.dropped(at, "nothing of it can be said")
+        notes.dropped(at, "responses has no form for any part of it")
 
 
 def _encode_parameters(body: JsonObject, request: Request, notes: Notes) -> None:

@@ -87,7 +87,7 @@ def _encode_output(part: ToolResult, at: At, notes: Notes) -> str | list[JsonObj
     # An image's `detail` is required in messages and in results of custom tools, but not in results of functions.
     blocks = encode_input(enumerate(parts), (at, "parts"), notes, demand_detail=part.freeform)
     if parts and not blocks:
-        notes.dropped((at, "parts"), "nothing of it can be said")
+        notes.dropped((at, "parts"), "responses has no form for any part of it")
         return FAILED if failed else ""
     if failed:
         first = blocks[0] if blocks else {}

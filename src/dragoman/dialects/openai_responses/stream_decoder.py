@@ -25,7 +25,7 @@ from dragoman.dialects.openai_responses.tools import SPACE, flatten_name
 from dragoman.dialects.openai_responses.words import CALLS, NAME
 from dragoman.fields import decode_each, expected, need_object
 from dragoman.framing.sse import SseDecoder, SseFrame, read_frame
-from dragoman.framing.templates import DeltaTemplate, number_slot, word_slot
+from dragoman.framing.templates import DeltaTemplate, LearntDelta, number_slot, word_slot
 from dragoman.jsontypes import JsonObject, copy_json, load_object
 from dragoman.model.events import (
     Aside,
@@ -94,6 +94,7 @@ class StreamDecoder(StreamMarks):
         self._latest: _Item | None = None
         self._previous: Part | None = None  # the part that started last
         self._kinds: list[Part] = []  # calls and refusals so far: they decide the finish reason
+        self._late: list[_Item] = []  # their parts began after they were done
         self._count = 0
         self._model = ""
         self._tier: str | None = None  # the requested tier; the last event has the real one
@@ -131,6 +132,12 @@ class StreamDecoder(StreamMarks):
             events.append(TextRun(index=item.slot, text=text, pieces=pieces))
         return rest
 
+    def learnt(self) -> LearntDelta | None:
+        item = self._template_owner
+        if item is None or not self._frames.is_between():
+            return None
+        return LearntDelta(self._template, item.slot, item.pieces.append)
+
     def close(self) -> list[Event]:
         events: list[Event] = []
         for frame in self._frames.close():
@@ -151,7 +158,7 @@ class StreamDecoder(StreamMarks):
             case "response.output_text.delta":
                 self._delta(body, "content", "content_index", "output_text", events, block)
             case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta":
-                self._grow_call(body, events)
+                self._grow_call(body, events, block)
             case "response.reasoning_summary_text.delta":
                 self._delta(body, "summary", "summary_index", "summary_text", events, block)
             case "response.reasoning_text.delta":
@@ -238,6 +245,8 @@ class StreamDecoder(StreamMarks):
         for item in self._opened:
             if not item.done:
                 self._leave(item, events)
+        for item in self._late:
+            self._close_part(item, None, events)
         self._ended = True
         if kind == "response.incomplete":
             response.setdefault("status", "incomplete")
@@ -363,6 +372,8 @@ class StreamDecoder(StreamMarks):
     # ------------------------------------------------------------ parts
 
     def _open_part(self, item: _Item, part: Part, key: PartKey, events: list[Event]) -> None:
+        if item.done:
+            self._late.append(item)
         item.part, item.key, item.final = part, key, None
         item.pieces, item.citations, item.logprobs = [], 0, 0
         item.slot = self._slot_in(item)
@@ -422,7 +433,7 @@ class StreamDecoder(StreamMarks):
                 events.append(PartDelta(index=item.slot, text=text[len(so_far) :]))
         else:
             at = ((((ROOT, "choices"), 0), "parts"), item.slot)
-            self._notes.altered(at, "its end says something else than was streamed")
+            self._notes.altered(at, "its last event differs from what was streamed")
 
     def _delta(self, body: JsonObject, where: str, place: str, kind: str, events: list[Event], block: bytes) -> None:
         item = self._find(body) or self._imply(body, kind, events)
@@ -441,7 +452,11 @@ class StreamDecoder(StreamMarks):
             return
         if text:
             events.append(PartDelta(index=item.slot, text=text))
-        if self._template.learn(block, b'"delta"', text, [slot for slot in _VARYING if slot.key in body]):
+        self._learn(item, body, block, text)
+
+    def _learn(self, item: _Item, body: JsonObject, block: bytes, text: str) -> None:
+        slots = [slot for slot in _VARYING if slot.key in body]
+        if self._template.learn(block, b'"delta"', text, slots, item.slot):
             self._template_owner = item
 
     def _add_part(self, body: JsonObject, where: str, place: str, events: list[Event]) -> None:
@@ -488,11 +503,12 @@ class StreamDecoder(StreamMarks):
         call = ToolCall(id=call_id, name=name, arguments="", freeform=freeform, extras={NAME: head})
         self._open_part(item, call, ("call", 0), events)
 
-    def _grow_call(self, body: JsonObject, events: list[Event]) -> None:
+    def _grow_call(self, body: JsonObject, events: list[Event], block: bytes) -> None:
         item, text = self._find(body), body.get("delta")
         if type(text) is str and text and item is not None and item.part is not None:
             item.pieces.append(text)
             events.append(PartDelta(index=item.slot, text=text))
+            self._learn(item, body, block, text)
 
     def _complete_call(self, body: JsonObject, key: str, events: list[Event]) -> None:
         """Read the whole arguments, and add the rest of them that was not streamed (FIELD-CASES 8)."""

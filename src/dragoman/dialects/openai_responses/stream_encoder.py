@@ -12,6 +12,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from dragoman.dialects._base import WritePieces
 from dragoman.dialects._streams import CUT
 from dragoman.dialects.openai_responses.failure import code_of
 from dragoman.dialects.openai_responses.items import (
@@ -129,6 +130,21 @@ class StreamEncoder:
                     self._write(ordered)
         out, self._out = b"".join(self._out), []
         return out
+
+    def open_text(self, index: int) -> WritePieces | None:
+        ready = index == self._live and self._growing is not None and self._growing.head and not self._done
+        return self._write_pieces if ready else None
+
+    def _write_pieces(self, text: str, pieces: list[bytes]) -> bytes:
+        growing, number = self._growing, self._number
+        if growing is None:
+            return b""
+        growing.pieces.append(text)
+        self._number = number + len(pieces)
+        if len(pieces) == 1:
+            return b'%b%d,"delta":"%b"}\n\n' % (growing.head, number, pieces[0])
+        head, numbered = growing.head, enumerate(pieces, number)
+        return b"".join([b'%b%d,"delta":"%b"}\n\n' % (head, number, piece) for number, piece in numbered])
 
     def flush(self) -> bytes:
         """Ends the item whose parts have all ended, as OpenAI's server does at once."""
@@ -412,16 +428,14 @@ class StreamEncoder:
 
     def _write_text(self, growing: _Growing, text: str, run: list[bytes] | None = None) -> None:
         """`run`: the pieces of the text (see TextRun)."""
-        growing.pieces.append(text)
         if not growing.head and self._item is not None:
             self._begin_thought(self._item, growing, "summary")
-        if run is None:
-            self._out.append(b'%b%d,"delta":%b}\n\n' % (growing.head, self._number, dump_json(text)))
-            self._number += 1
+        if run is not None:
+            self._out.append(self._write_pieces(text, run))
             return
-        numbered = enumerate(run, self._number)
-        self._out += [b'%b%d,"delta":"%b"}\n\n' % (growing.head, number, piece) for number, piece in numbered]
-        self._number += len(run)
+        growing.pieces.append(text)
+        self._out.append(b'%b%d,"delta":%b}\n\n' % (growing.head, self._number, dump_json(text)))
+        self._number += 1
 
     def _write_logprobs(self, growing: _Growing, text: str, tokens: tuple[TokenLogprob, ...]) -> None:
         growing.logprobs = [*(growing.logprobs or ()), *tokens]

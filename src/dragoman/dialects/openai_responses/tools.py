@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from dragoman.dialects._tools import encode_any_tool
+from dragoman.dialects._tools import encode_any_tool, encode_each_tool
 from dragoman.dialects.openai_responses.words import MODES, NAME
 from dragoman.errors import DecodeError
 from dragoman.fields import (
     OMIT,
     add_extras,
     leftovers,
+    listed,
     note_omitted,
     note_spelling,
     spelled,
@@ -231,13 +232,15 @@ def encode_tools(request: Request, notes: Notes) -> list[JsonObject] | None:
     tools = request.tools
     if tools is None:
         return None
+    if all(type(tool) is Tool and not tool.extras for tool in tools):  # fast path: responses functions
+        return encode_each_tool(tools, encode_tool, notes)
     at: At = (ROOT, "tools")
     brought = _bringers(request)
     encoded: list[JsonObject] = []
     written = 0
     for i, tool in enumerate(tools):
         place = spelled(tool.extras, NAME, "~place") if not isinstance(tool, ServerTool) else None
-        if place is not None and place in brought:
+        if type(place) is str and place in brought:
             continue
         written += 1
         body = encode_tool(tool, (at, i), notes)
@@ -264,7 +267,7 @@ def encode_tool(tool: AnyTool, at: At, notes: Notes) -> JsonObject | None:
 def _encode_function(tool: Tool, at: At, notes: Notes) -> JsonObject:
     body: JsonObject = {"type": "function", "name": tool.name}
     own = tool.extras.get(NAME, {})
-    omitted = own.get(OMIT, ())
+    omitted = listed(own, OMIT)
     if tool.description is not None:
         body["description"] = tool.description
     if tool.parameters or "~parameters" in own:

@@ -127,9 +127,12 @@ class Access:
         return safe and origin.lower() in (f"http://{host}", f"https://{host}")
 
     def _is_own_page(self, http: HttpRequest) -> bool:
-        """Whether a request comes from a page of ours, or from no page."""
+        """Whether a request comes from a page of ours, or from no page. For a browser, another port of this host is the
+        same site: it sends our cookie along, and no Origin with a GET."""
         origin = http.headers.get("origin")
-        return origin is None or self._is_ours(origin, http)
+        if origin is None:
+            return http.headers.get("sec-fetch-site", "none") in ("none", "same-origin")
+        return self._is_ours(origin, http)
 
     def admit(self, http: HttpRequest, access: AccessClass) -> tuple[int, str] | None:
         """None if the key is good. Otherwise a status and a message, the same for unknown, wrong and revoked keys;
@@ -159,7 +162,8 @@ class Access:
             return 401, f"a key is needed: dragoman keys new{' --admin' if access == 'admin' else ''}"
         if found is not None:
             return 401, "an admin key is for /admin, /metrics and /xray; models need a client key: dragoman keys new"
-        return 401, self.keys.say_expired(key) or "no valid key"
+        lost = self.tokens.say_lost_team(key) if self.tokens is not None else ""
+        return 401, self.keys.say_expired(key) or lost or "no valid key"
 
     def lets_in(self, http: HttpRequest) -> bool:
         """Whether a client may ask models, by its key. A wrong key is not counted: `admit` does that."""

@@ -16,8 +16,10 @@ from dragoman.accounts.grants import Account, Holder
 from dragoman.accounts.ledger import AttemptRow, LedgerRow
 from dragoman.accounts.money import write_time
 from dragoman.accounts.prices import Cost, ModelPrice, count_cost, is_free
+from dragoman.dialects._base import Dialect
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
+from dragoman.gateway.access.quota import Quota
 from dragoman.jsontypes import Json, dump_json
 from dragoman.log_line import LogLine
 from dragoman.model.messages import Image
@@ -39,6 +41,10 @@ MOST_OUTPUT = 10**9  # a client's larger number is lowered to this, so that ever
 USUAL_OUTPUT = 4096  # tokens to reserve at most: answers are mostly far shorter than the client's limit
 COUNTERS = [name for name in Usage.__struct_fields__ if name != "extras"]
 _read_counts: Callable[[Usage], tuple[int | None, ...]] = attrgetter(*COUNTERS)
+SPEECH = "speech"  # the name of its door
+# Tokens of sound for a token of text: a minute has some 150 words or 225 tokens of text, and 1,500 tokens of sound
+# (Gemini: 25 a second, https://ai.google.dev/gemini-api/docs/speech-generation).
+SPOKEN_TOKENS = 7
 FRAME_BYTES = 250  # bytes around the text in a frame of a stream
 LONGEST_TAGS = 200
 LONGEST_PROGRAM = 40
@@ -95,6 +101,8 @@ class KeyLimits:
     def __init__(self, limits: LimitStore, clock: Callable[[], float]) -> None:
         self._limits, self._clock = limits, clock
         self._queues: dict[str, tuple[Account, LimitedQueue]] = {}
+        self._ways_in: dict[str, tuple[Holder, list[tuple[Account, LimitedQueue]]]] = {}  # by the id of the key
+        self._quotas: dict[tuple[str, str], tuple[Holder, Quota]] = {}
 
     async def enter(self, holder: Holder, tokens: int) -> list[QueuePlace]:
         """Takes a place at every limit, or at none: then it is a 429."""
@@ -126,8 +134,12 @@ class KeyLimits:
     def _enter_here(self, holder: Holder, tokens: int, entered: list[QueuePlace]) -> list[QueuePlace]:
         """Enters limits of this machine, which needs no waiting."""
         now = self._clock()
-        for account in holder.limited:
-            queue, ticket = self._find(account), Ticket(holder.id, tokens)
+        known = self._ways_in.get(holder.id)
+        if known is None or known[0] is not holder:
+            known = (holder, [(account, self._find(account)) for account in holder.limited])
+            self._ways_in[holder.id] = known
+        for account, queue in known[1]:
+            ticket = Ticket(holder.id, tokens)
             if not queue.enter_now(ticket, now):
                 self.leave(entered, sent=False)
                 raise UpstreamError(_over(account, queue, tokens, now))
@@ -147,9 +159,18 @@ class KeyLimits:
         for queue, ticket in entered:
             queue.leave(ticket, sent=sent, tokens=tokens)
 
+    def find_quota(self, holder: Holder, dialect: Dialect) -> Quota:
+        """How much a key has left, for clients of this dialect."""
+        at = (holder.id, dialect.name)
+        known = self._quotas.get(at)
+        if known is None or known[0] is not holder:
+            known = (holder, Quota([self._find(account).admission for account in holder.limited], dialect))
+            self._quotas[at] = known
+        return known[1]
+
     def _find(self, account: Account) -> LimitedQueue:
         known = self._queues.get(account.name)
-        if known is not None and known[0] is account:
+        if known is not None and (known[0] is account or known[0] == account):  # keys of a team have equal ones
             return known[1]
         grant = account.grant
         numbers = {"at_once": grant.at_once, "rpm": grant.rpm, "tpm": grant.tpm}
@@ -446,9 +467,9 @@ def find_usage(scope: "Scope") -> tuple[Usage | None, bool]:
     reported = scope.usage or answer.usage
     usage = None if reported is None else believe(reported, len(scope.attempts))
     if scope.client_request is None and not answer.plain:  # not a conversation
-        if usage is reported:
+        if usage is not None and usage is reported:
             return usage, False
-        return Usage(input=count_sent(scope), output=0), True
+        return _estimate_service(scope), True
     whole = usage is reported and (scope.usage is not None or answer.complete)
     if whole and usage is not None and (usage.input is not None or usage.output is not None):
         return usage, False
@@ -458,6 +479,16 @@ def find_usage(scope: "Scope") -> tuple[Usage | None, bool]:
         text = max(1, (len(answer.raw) - FRAME_BYTES) // CHARS_PER_TOKEN)
     read = used.input if used.input is not None else count_sent(scope)
     return replace(used, input=read, output=max(used.output or 0, text)), True
+
+
+def _estimate_service(scope: "Scope") -> Usage:
+    """The usage of embeddings or of speech that its server does not report."""
+    given = count_sent(scope)
+    if scope.door != SPEECH:
+        return Usage(input=given, output=0)
+    price, spoken = scope.now.price_of(scope.model), given * SPOKEN_TOKENS
+    priced = price is not None and price.output_audio is not None
+    return Usage(input=given, output=spoken, output_audio=spoken if priced else None)
 
 
 def find_cost(scope: "Scope", usage: Usage | None) -> Cost | None:
@@ -517,7 +548,7 @@ def make_row(scope: "Scope", charge: Charge, usage: Usage | None, cost: Cost | N
         first_ms=None if scope.first_s is None else round(scope.first_s * 1000),
         total_ms=round(elapsed * 1000),
         tries=len(scope.attempts),
-        **_count_ranks(scope),
+        **(_count_ranks(scope) if scope.count_notes() else {}),
         estimated=estimated,
         bodies=scope.show_bodies() if holder is not None and holder.keeps_bodies else "",
         attempts=_list_attempts(scope.attempts),
@@ -529,9 +560,8 @@ def make_row(scope: "Scope", charge: Charge, usage: Usage | None, cost: Cost | N
 def _count_ranks(scope: "Scope") -> dict[str, int]:
     """The number of notes of each rank."""
     ranks = {"harmless": 0, "changed": 0, "lost": 0}
-    if scope.count_notes():
-        for row in scope.fold_notes():
-            ranks[row.rank] += row.places
+    for row in scope.fold_notes():
+        ranks[row.rank] += row.places
     return ranks
 
 

@@ -1,7 +1,8 @@
 """ClientKeys: decides for each request whether its key is good.
 
 It works on a copy of the key store. When the store vanishes, is cut short or is locked, the last good copy holds.
-Whether keys are needed can only become stricter while a process runs: no revoked key and no lost file opens it.
+Once a process needs keys, it needs them until it ends: neither a revoked last key nor a lost file opens the gateway
+to everyone.
 """
 
 import hmac
@@ -205,7 +206,11 @@ class ClientKeys:
         return next((account for holder in holders for account in holder.accounts if account.name == name), None)
 
     def find_team(self, name: str) -> Grant:
-        return self._file_teams.get(name) or self._table.teams.get(name, NO_GRANT)
+        return self.find_known_team(name) or NO_GRANT
+
+    def find_known_team(self, name: str) -> Grant | None:
+        """None if there is no such team."""
+        return self._file_teams.get(name) or self._table.teams.get(name)
 
     def _is_revoked(self, row: KeyRow) -> bool:
         return row.revoked is not None or row.digest in self._revoked

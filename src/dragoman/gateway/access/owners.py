@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 SAID_BY_MODEL = frozenset({"input", "arguments", "args", "code", "metadata"})  # free text: ids in it are not real ids
 MOST_NAMES = 1000  # of one answer
-_WORDS = (Text, ToolCall)
 _CAPITAL = re.compile(r"[A-Z]")
 _PORT = re.compile(r":\d*$")
 _FILE = re.compile(r"/?(?:v\w+/)?files/")  # Gemini's, without its address
@@ -80,17 +79,16 @@ def find_names(request: Request, *, items: bool) -> set[str]:
     for message in request.messages:
         if message.extras:
             names.update(_walk(message.extras))
-        for part in message.parts:
-            if not _is_plain(part):  # a long history has hundreds of parts, and most of them name nothing
+        for part in message.parts:  # a long history has hundreds of parts, and most of them name nothing
+            if (type(part) is not Text and type(part) is not ToolCall) or part.extras:
                 names.update(_name_in_part(part, items=items))
     for tool in request.tools or ():
-        names.update(_walk(tool.body if isinstance(tool, ServerTool) else tool.extras))
+        if isinstance(tool, ServerTool):
+            names.update(_walk(tool.body))
+        elif tool.extras:
+            names.update(_walk(tool.extras))
     names.update(_walk(request.extras))
     return names
-
-
-def _is_plain(part: Part) -> bool:
-    return isinstance(part, _WORDS) and not part.extras
 
 
 def _name_in_part(part: Part, *, items: bool) -> Iterator[str]:
@@ -106,7 +104,7 @@ def _name_in_part(part: Part, *, items: bool) -> Iterator[str]:
                 yield part.id
         case ToolResult():
             for inner in part.parts:
-                if not _is_plain(inner):
+                if (type(inner) is not Text and type(inner) is not ToolCall) or inner.extras:
                     yield from _name_in_part(inner, items=items)
         case Opaque():
             yield from _walk(part.body)
@@ -119,18 +117,27 @@ def _name_in_part(part: Part, *, items: bool) -> Iterator[str]:
             return
 
 
-def _walk(value: Json, *, skip: frozenset[str] = frozenset()) -> Iterator[str]:
+def _walk(value: Json, *, skip: frozenset[str] = frozenset()) -> list[str]:
     """The values under keys that name something."""
+    found: list[str] = []
+    if value:
+        _gather(value, _naming_keys(), skip, found)
+    return found
+
+
+def _gather(value: Json, keys: frozenset[str], skip: frozenset[str], found: list[str]) -> None:
     if type(value) is list:
         for one in value:
-            yield from _walk(one, skip=skip)
+            if type(one) is dict or type(one) is list:
+                _gather(one, keys, skip, found)
     elif type(value) is dict:
         for key, inner in value.items():
             if key in skip:
                 continue
-            if key in _naming_keys():
-                yield from _texts(inner.get("id") if type(inner) is dict else inner)
-            yield from _walk(inner, skip=skip)
+            if key in keys:
+                found += _texts(inner.get("id") if type(inner) is dict else inner)
+            if type(inner) is dict or type(inner) is list:
+                _gather(inner, keys, skip, found)
 
 
 def _texts(value: Json) -> Iterable[str]:

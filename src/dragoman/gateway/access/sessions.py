@@ -8,10 +8,12 @@ import hmac
 import re
 from collections.abc import Callable, Iterable
 from hashlib import sha256
+from itertools import islice
 
 COOKIE = "dragoman_console"
 LAST_S = 12 * 3600
-_VALUE = re.compile(rf"(?:^|;\s*){COOKIE}=([\w.-]{{1,200}})(?:;|$)")
+MOST_COOKIES = 4
+_VALUE = re.compile(rf"(?:^|;\s*){COOKIE}=([\w.-]{{1,200}})(?=;|$)")
 
 
 class Sessions:
@@ -32,10 +34,12 @@ class Sessions:
     def find(self, cookies: str, find_digests: Callable[[str], Iterable[str]]) -> str | None:
         """The id of the key that opened a session; None without a good one. `find_digests`: of the secrets of a key
         that are good now, by its id."""
-        match = _VALUE.search(cookies)
-        if match is None:
-            return None
-        words, _, mac = match[1].rpartition(".")
+        # another program of this host can set a second cookie with our name for a longer path
+        values = islice(_VALUE.finditer(cookies), MOST_COOKIES)
+        return next((key_id for value in values if (key_id := self._check(value[1], find_digests)) is not None), None)
+
+    def _check(self, value: str, find_digests: Callable[[str], Iterable[str]]) -> str | None:
+        words, _, mac = value.rpartition(".")
         key_id, _, until = words.rpartition(".")
         good = any(hmac.compare_digest(mac.encode(), self._mac(words, one).encode()) for one in find_digests(key_id))
         return key_id if good and until.isdecimal() and self._wall() < int(until) else None

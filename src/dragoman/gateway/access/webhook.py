@@ -17,6 +17,10 @@ from dragoman.log_line import LogLine
 log = logging.getLogger(__name__)
 WEBHOOK_S = 10.0
 PAUSES_S = (2.0, 20.0, 120.0)  # before a message is sent again
+MOST_AT_ONCE = 100  # messages that are on their way or wait to be sent again
+
+
+_free = threading.BoundedSemaphore(MOST_AT_ONCE)
 
 
 def tell_webhook(url: str, passed: Sequence[Passed], find_account: Callable[[str], Account | None]) -> None:
@@ -24,24 +28,41 @@ def tell_webhook(url: str, passed: Sequence[Passed], find_account: Callable[[str
     for one in passed:
         body = make_message(one, find_account(one.line.account))
         log.warning(LogLine(str(body["event"]), {name: body[name] for name in body if name not in ("event", "text")}))
-        if url:
+        if url and _free.acquire(blocking=False):
             threading.Thread(target=_post, args=(url, dump_json(body)), daemon=True).start()
+        elif url:
+            why = f"{MOST_AT_ONCE} messages wait already"
+            log.warning(LogLine("webhook_failed", {"why": why, "again_in_s": None}))
 
 
 def _post(url: str, body: bytes) -> None:
-    import urllib.request  # few gateways have a webhook
-
-    headers = {"content-type": "application/json", "user-agent": "dragoman"}
-    request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310  # checked http
-    for pause_s in (*PAUSES_S, None):
-        try:
-            urllib.request.urlopen(request, timeout=WEBHOOK_S).close()  # noqa: S310  # checked http
-        except (OSError, ValueError) as error:
-            log.warning(LogLine("webhook_failed", {"why": str(error) or type(error).__name__, "again_in_s": pause_s}))
+    try:
+        for pause_s in (*PAUSES_S, None):
+            why = _send(url, body)
+            if not why:
+                return
+            log.warning(LogLine("webhook_failed", {"why": why, "again_in_s": pause_s}))
             if pause_s is not None:
                 time.sleep(pause_s)
-        else:
-            return
+    finally:
+        _free.release()
+
+
+def _send(url: str, body: bytes) -> str:
+    """Why the message did not arrive, or "". A redirect is an error: what is asked there is no message."""
+    from dragoman.fetch import fetch  # few gateways have a webhook
+
+    headers = {"content-type": "application/json", "user-agent": "dragoman"}
+    try:
+        fetch(url, seconds=WEBHOOK_S, most_bytes=0, body=body, headers=headers)
+    except OSError as error:
+        return str(error) or type(error).__name__
+    return ""
+
+
+def _escape(text: str) -> str:
+    """For Slack and programs like it, which read `<!channel>` as an order. Names come from identity providers, too."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def make_message(passed: Passed, account: Account | None) -> dict[str, object]:
@@ -54,7 +75,7 @@ def make_message(passed: Passed, account: Account | None) -> dict[str, object]:
     until = f", until {write_time(reset)}" if reset is not None else ""
     return {
         "event": "budget_spent" if passed.percent >= 100 else "budget_soft_limit",
-        "text": f"{label} has spent {spent} of {budget or write_amount(line.limit)}{until}",
+        "text": _escape(f"{label} has spent {spent} of {budget or write_amount(line.limit)}{until}"),
         "account": line.account,
         "name": label.removeprefix(kind) if account is not None else "",
         "percent": passed.percent,

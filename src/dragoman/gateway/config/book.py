@@ -118,7 +118,8 @@ class ConfigBook:
             text, known = self.read(), self.versions()
             if known and known[0].text == text:
                 return
-            version = Version(number=int(time() * 1000), who=who, text=text)
+            number = max(int(time() * 1000), known[0].number + 1 if known else 0)  # two in one millisecond are two
+            version = Version(number=number, who=who, text=text)
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _write(self._folder / f"{version.number}.json", msgspec.json.encode(version))
             for old in sorted(self._folder.glob("*.json"))[:-MOST_VERSIONS]:

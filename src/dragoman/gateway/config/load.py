@@ -1,7 +1,7 @@
 """Configuration: dragoman.toml or config.json, or none at all. schema.py has the keys and their types.
 
 Both forms of seed 003 are read as they are (the legacy `api_key`, `models`, `rpm`, `http_port`, and `providers`).
-`${NAME}` stands for an environment variable, in values read from the file only. What is wrong is a ConfigError that
+`${NAME}` stands for an environment variable, in values read from the file only. A mistake is a ConfigError that
 names the file, the line and the key.
 """
 

@@ -36,7 +36,7 @@ class McpTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     file: Annotated[str | None, about("the registry of servers. Left out: `mcp.json` beside the configuration")] = None
     default: Annotated[tuple[str, ...], about("servers that every conversation gets")] = ()
-    show: Annotated[ShowCalls, about("how calls of tools are told to clients")] = "reasoning"
+    show: Annotated[ShowCalls, about("how clients see the calls of tools")] = "reasoning"
     private: Annotated[
         bool | None,
         about(

@@ -1,4 +1,4 @@
-"""`[providers.NAME]` as an Upstream: what its types do not say."""
+"""Makes an Upstream of `[providers.NAME]`, and checks what the types of its keys cannot express."""
 
 import re
 from collections.abc import Mapping

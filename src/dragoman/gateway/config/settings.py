@@ -148,7 +148,7 @@ class Settings(GatewayKeys, frozen=True, kw_only=True):
     mcp: McpSettings = McpSettings()
     teams: TeamSettings = TeamSettings()  # keys with limits, teams, prices, budgets, the ledger
     source: str = ""  # the file it comes from
-    stamp: tuple[int, int, int] | None = None  # of that file, before it was read: its time, size and number
+    stamp: tuple[int, int, int, int] | None = None  # of that file, before it was read: its times, size and number
     says_providers: bool = False  # the file names providers, or asks for the demo model
     says_keys: bool = False  # the file has `client_keys`, even if it is empty
     found: tuple[str, ...] = ()  # what was found without a file

@@ -51,17 +51,19 @@ class BudgetSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     policy: Annotated[
         Literal["cap", "refuse"],
         about(
-            "a request whose estimate is more than what is left of a budget. `cap`: it reserves what is left. "
-            "`refuse`: it does not pass"
+            "what happens to a request that may cost more than the rest of its budget. `cap`: it reserves the rest. "
+            "`refuse`: it is refused"
         ),
     ] = "cap"
-    unknown_price: Annotated[Literal["refuse", "allow"], about("a model without a price, asked for with a budget")] = (
-        "refuse"
-    )
+    unknown_price: Annotated[
+        Literal["refuse", "allow"], about("what happens to a request with a budget if its model has no price")
+    ] = "refuse"
     webhook: Annotated[
         str,
-        Meta(pattern="^(https?://|$)", examples=["https://hooks.example.com/budget"]),
-        about("an address that is told when an account passes its soft limit, and its budget"),
+        Meta(pattern="^(https?://[^\\s/?#@]+([/?#][!-~]*)?)?$", examples=["https://hooks.example.com/budget"]),
+        about(
+            "an address that gets a message when a key or a team passes its soft limit, and when its budget is used up"
+        ),
     ] = ""
     lease_s: Annotated[OneOrMore, about("seconds after which a reservation of a process that died is given back")] = 60
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from dragoman.errors import ConfigError
 from dragoman.gateway.access.auth import Access
 from dragoman.gateway.config.settings import Settings
+from dragoman.gateway.process.certificate import Certificate
 from dragoman.gateway.process.startup import ServeOptions, check_exposure, renew_access, settle, stamp_file
 from dragoman.gateway.state import Gateway
 from dragoman.log_line import LogLine
@@ -60,18 +61,33 @@ def check_drops(old: Settings, new: Settings) -> None:
 class LastGood:
     """The configuration that a new worker begins with: the last good one, even if the file is bad by now."""
 
-    def __init__(self, options: ServeOptions, env: Mapping[str, str], settings: Settings, access: Access) -> None:
+    def __init__(
+        self,
+        options: ServeOptions,
+        env: Mapping[str, str],
+        settings: Settings,
+        access: Access,
+        certificate: Certificate | None = None,
+    ) -> None:
         self.options, self.env, self.settings, self.access = options, env, settings, access
+        self.certificate = certificate
 
     def follow(self) -> None:
         """A worker has loaded the file."""
         with suppress(Exception):  # it has changed again since; no file may stop a supervisor
             self.settings, self.access = read_again(self.options, self.env, self.settings, self.access)
+            self._load_certificate(self.settings)
+
+    def _load_certificate(self, settings: Settings) -> None:
+        if self.certificate is not None:
+            self.certificate.load(settings)
 
     def for_new_process(self) -> tuple[Settings, Access]:
         try:
             if self.settings.source:
-                return read_again(self.options, self.env, self.settings, self.access, forget=True)
+                settings, access = read_again(self.options, self.env, self.settings, self.access, forget=True)
+                self._load_certificate(settings)
+                return settings, access
         except Exception as error:  # like the other workers, it goes on without this file
             why = str(error) if isinstance(error, ConfigError) else type(error).__name__
             log.warning(LogLine("config_rejected", {"why": why, "generation": 0}))

@@ -22,6 +22,7 @@ from dragoman.gateway.access.auth import Access
 from dragoman.gateway.app import App
 from dragoman.gateway.config.settings import LOOPBACK, Settings
 from dragoman.gateway.process.banner import banner
+from dragoman.gateway.process.certificate import Certificate, open_certificate
 from dragoman.gateway.process.control import Control
 from dragoman.gateway.process.peers import Peers
 from dragoman.gateway.process.reload import LastGood, read_again, reload, watch
@@ -52,6 +53,7 @@ def serve(options: ServeOptions, env: Mapping[str, str], out: TextIO, err: TextI
         if (database := open_database(settings)) is not None:
             database.close()
         check_exposure(settings, make_access(settings, env))
+        certificate = open_certificate(settings)
         listener, access = _listen(settings, options, env)
         admin = _bind(LOOPBACK[0], settings.admin_port, options) if settings.admin_port else None
     except ConfigError as error:
@@ -69,9 +71,9 @@ def serve(options: ServeOptions, env: Mapping[str, str], out: TextIO, err: TextI
     out.flush()
 
     if options.workers > 1:
-        last_good = LastGood(options, env, settings, access)
+        last_good = LastGood(options, env, settings, access, certificate)
         return _serve_with_workers(options, env, last_good, journal, listener, admin)
-    run_loop(_main(options, settings, access, journal, env, listener, admin=admin))
+    run_loop(_main(options, settings, access, journal, env, listener, admin=admin, certificate=certificate))
     return 0
 
 
@@ -84,8 +86,8 @@ def _serve_with_workers(
     admin: socket | None,
 ) -> int:
     # Imported here: these two modules need a system with fork.
+    from dragoman.gateway.process.shared_limits import SharedLimits, SharedMemory
     from dragoman.gateway.process.workers import supervise
-    from dragoman.upstream.shared_limits import SharedLimits, SharedMemory
 
     memory = SharedMemory(options.workers)
     with TemporaryDirectory(prefix="dragoman-") as folder:
@@ -93,7 +95,11 @@ def _serve_with_workers(
         def work(number: int, tell_supervisor: Callable[[], None]) -> None:
             fresh, own = last_good.for_new_process()
             limits, peers = SharedLimits(memory, number), Peers(Path(folder), number, options.workers)
-            run_loop(_main(options, fresh, own, journal, env, listener, limits, tell_supervisor, number, peers, admin))
+            shown = last_good.certificate
+            main = _main(
+                options, fresh, own, journal, env, listener, limits, tell_supervisor, number, peers, admin, shown
+            )
+            run_loop(main)
 
         return supervise(options.workers, work, last_good.follow)
 
@@ -187,6 +193,7 @@ async def _main(
     worker: int = 0,
     peers: Peers | None = None,
     admin: socket | None = None,
+    certificate: Certificate | None = None,
 ) -> None:
     replica = name_replica(listener.getsockname()[1], worker)
     gateway = await _open_gateway(settings, access, journal, limits, replica)
@@ -194,7 +201,8 @@ async def _main(
 
     def load() -> None:
         if reload(gateway, options, env):
-            server.load_certificate()
+            if certificate is not None:
+                certificate.load(gateway.now.settings)
             on_reload()
 
     app = App(gateway)
@@ -206,16 +214,26 @@ async def _main(
     loop = asyncio.get_running_loop()
     spread = (lambda: loop.call_soon_threadsafe(load)) if peers is None else hang_up_supervisor
     gateway.apply_config = lambda: apply(gateway, options, env, spread)
-    server = Server(gateway, app, load)
+    server = Server(gateway, app, load, certificate)
     _tune_interpreter()
     if options.reuse_port:
         take_over(listener)
+    watching = [watch(gateway, load)] if options.watch else []
     try:
-        async with _in_background(gateway.keep_models(), *([watch(gateway, load)] if options.watch else [])):
-            await server.serve([listener] if admin is None else [listener, admin])
+        await _serve(gateway, server, [listener] if admin is None else [listener, admin], watching)
+    finally:
+        journal.flush()
+
+
+async def _serve(
+    gateway: Gateway, server: Server, listeners: list[socket], watching: list[Coroutine[Any, Any, None]]
+) -> None:
+    """Answers requests until the server is told to stop."""
+    try:
+        async with _in_background(gateway.keep_models(), *watching):
+            await server.serve(listeners)
     finally:
         await gateway.close()
-        journal.flush()
 
 
 @asynccontextmanager

@@ -6,7 +6,6 @@ import ctypes
 import os
 import signal
 import socket
-import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from typing import Any
 
 from dragoman.gateway.app import App
 from dragoman.gateway.client_connection import LINGER_S, ClientConnection, OpenConnections
-from dragoman.gateway.config.settings import Settings
+from dragoman.gateway.process.certificate import Certificate
 from dragoman.gateway.state import Gateway
 
 AFTER_GRACE_S = 5.0
@@ -32,11 +31,18 @@ class Server:
     second signal ends them at once. Two processes on one port replace each other without a lost request (F39, F40).
     """
 
-    def __init__(self, gateway: Gateway, app: App, on_hangup: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        app: App,
+        on_hangup: Callable[[], object] = lambda: None,
+        certificate: Certificate | None = None,
+    ) -> None:
         self.open = OpenConnections()
         self.started = False
         self._gateway, self._app, self._on_hangup = gateway, app, on_hangup
-        self._tls = _read_certificate(gateway.now.settings)
+        self.certificate = certificate
+        self._tls = certificate.listening if certificate is not None else None
         # a client that says nothing is no connection yet, so that no other limit ends it
         self._handshake_s = gateway.now.settings.limits.head_s if self._tls is not None else None
         self._servers: list[asyncio.Server] = []
@@ -67,12 +73,6 @@ class Server:
             self._begin_to_end(at_once)
         else:
             self._loop.call_soon_threadsafe(self._begin_to_end, at_once)
-
-    def load_certificate(self) -> None:
-        """Reads the files of the certificate again. Connections that are open keep the old one."""
-        settings = self._gateway.now.settings
-        if self._tls is not None and settings.tls_cert:
-            self._tls.load_cert_chain(settings.tls_cert, settings.tls_key or None)
 
     def _connect(self) -> ClientConnection:
         return ClientConnection(self._app, self.open)
@@ -143,14 +143,6 @@ class Server:
                 await asyncio.get_running_loop().connect_accepted_socket(
                     self._connect, client, ssl=self._tls, ssl_handshake_timeout=self._handshake_s
                 )
-
-
-def _read_certificate(settings: Settings) -> ssl.SSLContext | None:
-    if not settings.tls_cert:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(settings.tls_cert, settings.tls_key or None)
-    return context
 
 
 def run_loop(main: Any) -> None:

@@ -3,7 +3,6 @@
 import os
 import re
 import secrets
-import ssl
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from ipaddress import ip_address
@@ -19,6 +18,7 @@ from dragoman.gateway.access.client_keys import ClientKeys
 from dragoman.gateway.config.load import load_settings
 from dragoman.gateway.config.settings import LOOPBACK, Settings
 from dragoman.gateway.config.source import find_file, state_folder
+from dragoman.gateway.process.certificate import read_certificate
 from dragoman.gateway.stores.engines import (
     DATABASE_VARIABLE,
     STATE_VARIABLE,
@@ -53,6 +53,8 @@ class ServeOptions(Struct, kw_only=True):
 def settle(options: ServeOptions, env: Mapping[str, str], source: str = "") -> Settings:
     """The settings to run with: the command line wins over the file. A reload names the file it began with."""
     path = options.config or (Path(source) if source else find_file(Path.cwd(), env))
+    if source and path is not None and path.exists() and not path.is_file():
+        raise ConfigError(str(path), "", "is not a file")  # opening a pipe could wait for ever
     stamp = None if path is None else stamp_file(path)
     settings = load_settings(path, env)
     options_set = {"host": options.host, "port": options.port, "log": options.log, "xray_keep": options.xray}
@@ -65,7 +67,7 @@ def settle(options: ServeOptions, env: Mapping[str, str], source: str = "") -> S
     settings = replace(settings, state=state, database=database, otel=otel)
     check_engines(settings)
     if settings.tls_cert:
-        check_certificate(settings)
+        read_certificate(settings)
     for upstream in settings.upstreams:
         if upstream.base_url and _is_self(upstream.base_url, settings):
             raise ConfigError(
@@ -74,22 +76,15 @@ def settle(options: ServeOptions, env: Mapping[str, str], source: str = "") -> S
     return settings
 
 
-def stamp_file(path: Path) -> tuple[int, int, int] | None:
-    """Time, size and inode number of a file: they show whether it has changed. None: there is no file."""
+def stamp_file(path: Path) -> tuple[int, int, int, int] | None:
+    """Both times, size and inode number of a file: they show whether it has changed. None: there is no file.
+
+    A program can set the first time back, as `cp -p` does, and not the second."""
     try:
         stat = path.stat()
-        return stat.st_mtime_ns, stat.st_size, stat.st_ino
+        return stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino
     except OSError:
         return None
-
-
-def check_certificate(settings: Settings) -> None:
-    try:
-        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(settings.tls_cert, settings.tls_key or None)
-    except (OSError, ValueError) as error:  # an ssl.SSLError is an OSError
-        why = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
-        words = f"the certificate or its key cannot be used: {why}"
-        raise ConfigError(settings.source or "settings", "tls_cert", words) from error
 
 
 def _is_self(url: str, settings: Settings) -> bool:
@@ -191,7 +186,7 @@ def _fill_access(settings: Settings, keys: ClientKeys, *, public: bool) -> Acces
     if public and not settings.hosts:
         hosts.append("*")  # with a key, any host name is fine
     access = Access(keys, hosts, settings.origins, settings.limits.wrong_keys, public=public)
-    access.tokens = open_tokens(settings, keys.find_team)
+    access.tokens = open_tokens(settings, keys.find_known_team)
     return access
 
 

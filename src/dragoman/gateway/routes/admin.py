@@ -1,7 +1,7 @@
 """The admin API at /admin/v1: keys, teams, budgets, usage, the ledger, the audit log, providers, the configuration.
 
-Every call is one row of `CALLS`. The OpenAPI document is made of these rows and of the Structs that they name. What
-changes something is in the audit log with the name of the admin's key.
+Every call is one row of `CALLS`. The OpenAPI document is made of these rows and of the Structs that they name. A
+call that changes something is written to the audit log, with the name of the admin's key.
 """
 
 import asyncio

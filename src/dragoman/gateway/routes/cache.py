@@ -15,12 +15,13 @@ from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.bodies import load_body, read_body
-from dragoman.gateway.conversation import ToSent, converse, count_estimate
+from dragoman.gateway.conversation import converse, count_estimate
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.routes.non_chat import read_object
 from dragoman.gateway.routes.table import Match
 from dragoman.gateway.state import Gateway
 from dragoman.gateway.stores.responses import ResponseStore, StoredResponse
+from dragoman.gateway.take_in import ToSent
 from dragoman.jsontypes import JsonObject, dump_json, load_json
 from dragoman.note_places import Place
 from dragoman.notes import Notes

@@ -12,11 +12,12 @@ from dragoman.exchange import put_model
 from dragoman.gateway.access.charge import check_model
 from dragoman.gateway.access.owners import check_names
 from dragoman.gateway.bodies import check_size, load_body, read_body
-from dragoman.gateway.conversation import count_estimate, need_messages, no_model, own_headers
+from dragoman.gateway.conversation import count_estimate, no_model
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.routes.responses import PREVIOUS, refuse_foreign
 from dragoman.gateway.routes.table import Match
 from dragoman.gateway.state import Gateway
+from dragoman.gateway.take_in import need_messages, own_headers
 from dragoman.jsontypes import Json, dump_json, load_json
 from dragoman.model.request import Request
 from dragoman.notes import Notes

@@ -17,7 +17,6 @@ from dragoman.dialects.jsonrpc import RpcCall, dialect_for
 from dragoman.dialects.jsonrpc.words import METHOD
 from dragoman.errors import ConfigError, DecodeError
 from dragoman.gateway.access.audit import note_change
-from dragoman.gateway.conversation import take_in
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.mcp_loop import MODES, LoopOptions, answer_in_loop, servers_of
 from dragoman.gateway.routes.jsonrpc import PATH, refuse_call, serve_calls
@@ -25,6 +24,7 @@ from dragoman.gateway.routes.non_chat import read_object
 from dragoman.gateway.routes.table import Match
 from dragoman.gateway.scope import Scope
 from dragoman.gateway.state import Gateway
+from dragoman.gateway.take_in import take_in
 from dragoman.jsontypes import Json, JsonObject, dump_json, dump_text, kind_of
 from dragoman.log_line import LogLine
 from dragoman.mcp.servers import MissingPackageError, UnknownServerError

@@ -13,10 +13,10 @@ from dragoman.dialects.openai_responses.reply import decode_usage
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.exchange import UpstreamCall
 from dragoman.failure import Failure
-from dragoman.gateway.access.charge import begin_charge, check_model
+from dragoman.gateway.access.charge import SPEECH, SPOKEN_TOKENS, begin_charge, check_model
 from dragoman.gateway.access.owners import check_names
 from dragoman.gateway.bodies import load_body, read_body
-from dragoman.gateway.conversation import no_model
+from dragoman.gateway.conversation import no_model, reply_headers
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse, json_response
 from dragoman.gateway.routes.responses import PREVIOUS, refuse_foreign
 from dragoman.gateway.routes.table import Match
@@ -26,12 +26,12 @@ from dragoman.jsontypes import JsonObject, dump_json, load_json
 from dragoman.model.reply import Usage
 from dragoman.model.request import Request
 from dragoman.notes import Notes
+from dragoman.speech import FORMS, Sound, find_speech, read_sound, shape_sound, speak_demo
 from dragoman.upstream.answer import UpstreamAnswer
 from dragoman.upstream.attempts import BIG_BYTES, Job, is_large, off_loop
 from dragoman.upstream.failures import malformed
 from dragoman.upstream.render import choose_dialect
 from dragoman.upstream.spec import DEMO, Target
-from dragoman.upstream.speech import FORMS, Sound, find_speech, read_sound, shape_sound, speak_demo
 from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.wire import WireRequest
 
@@ -101,7 +101,17 @@ async def serve_embeddings(gateway: Gateway, http: HttpRequest, match: Match) ->
     found = await embed(gateway, http, dialect, asked)
     many = sum(map(len, found.rows)) > MANY_NUMBERS
     codec = dialect.embeddings
-    return await off_loop(many, lambda: json_response(codec.encode_reply(found, asked)))
+    response = await off_loop(many, lambda: json_response(codec.encode_reply(found, asked)))
+    return describe(http, response)
+
+
+def describe(http: HttpRequest, response: HttpResponse) -> HttpResponse:
+    """Adds who answered, what it cost, and what the key has left."""
+    if isinstance(http.scope, Scope):  # not for the demo model
+        response.headers.update(reply_headers(http.scope))
+        if cost := http.scope.cost_text:
+            response.headers["x-dragoman-cost"] = cost
+    return response
 
 
 async def embed(gateway: Gateway, http: HttpRequest, dialect: Dialect, request: EmbeddingRequest) -> Vectors:
@@ -125,7 +135,7 @@ async def embed(gateway: Gateway, http: HttpRequest, dialect: Dialect, request: 
         found = await off_loop(big, lambda: codec.decode_reply(load_json(answer.raw), answer.target.model))
         if len(found.rows) != len(request.inputs):
             raise ValueError("the number of vectors differs from the number of inputs")
-        if isinstance(http.scope, Scope) and found.tokens is not None:
+        if isinstance(http.scope, Scope) and found.tokens:  # Gemini does not report them
             http.scope.usage = Usage(input=found.tokens, output=0)
         return found
     except (DecodeError, KeyError, TypeError, ValueError, IndexError, struct.error) as error:
@@ -168,15 +178,15 @@ async def serve_speech(gateway: Gateway, http: HttpRequest, match: Match) -> Htt
         return codec.encode_request(name, body)
 
     tokens = len(text) // CHARS_PER_TOKEN
-    answer = await ask(gateway, http, "speech", match.route.dialect, model, form, tokens)
+    answer = await ask(gateway, http, SPEECH, match.route.dialect, model, form, tokens, max(tokens, 1) * SPOKEN_TOKENS)
     try:
         big = len(answer.raw) > BIG_BYTES
         sound = await off_loop(big, read_sound, answer.dialect, answer.raw, form=wanted or "mp3")
         if find_speech(answer.dialect).decode_reply is not None:
-            return _respond(await shape_sound(sound, wanted))
+            return describe(http, _respond(await shape_sound(sound, wanted)))
         if wanted is not None and _differs(sound.form, wanted):  # some servers speak one form whatever is asked
-            return _respond(await shape_sound(sound, wanted))
-        return HttpResponse(200, answer.raw, headers={"content-type": sound.media_type})
+            return describe(http, _respond(await shape_sound(sound, wanted)))
+        return describe(http, HttpResponse(200, answer.raw, headers={"content-type": sound.media_type}))
     finally:
         if http.scope is not None:
             http.scope.finish()
@@ -223,7 +233,7 @@ async def serve_compact(gateway: Gateway, http: HttpRequest, match: Match) -> Ht
     try:
         if isinstance(http.scope, Scope):
             http.scope.usage = await off_loop(len(answer.raw) > BIG_BYTES, _read_usage, answer.raw)
-        return HttpResponse(200, answer.raw, headers={"content-type": JSON_TYPE})
+        return describe(http, HttpResponse(200, answer.raw, headers={"content-type": JSON_TYPE}))
     finally:
         if http.scope is not None:
             http.scope.finish()

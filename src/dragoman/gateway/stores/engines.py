@@ -65,7 +65,7 @@ def _is_installed(package: str) -> bool:
         return False
 
 
-def open_tokens(settings: Settings, find_team: Callable[[str], Grant]) -> "TokenChecker | None":
+def open_tokens(settings: Settings, find_team: Callable[[str], Grant | None]) -> "TokenChecker | None":
     if settings.oidc is None:
         return None
     from dragoman.oidc.tokens import TokenChecker
@@ -133,9 +133,9 @@ def open_ledger(folder: Path, database: "Database | None", *, read_only: bool = 
     return PostgresLedger(database)
 
 
-def open_budgets(folder: Path, database: "Database | None") -> BudgetStore:
+def open_budgets(folder: Path, database: "Database | None", busy_s: float = budgets.BUSY_S) -> BudgetStore:
     if database is None:
-        return SqliteBudgets(folder / budgets.FILE)
+        return SqliteBudgets(folder / budgets.FILE, busy_s)
     return open_remote_budgets(database)
 
 

@@ -1,7 +1,7 @@
 """Stored responses: what `previous_response_id` and GET /v1/responses/{id} need. Bounded, one row a response.
 
 Every lookup names the key it was stored under: another client's id is not found, like an id that never existed (T17).
-Beside them: whose the things are that providers made and keep for our keys, by name (access/owners.py).
+The same file says which key owns each thing that a provider made and keeps for one of our keys (access/owners.py).
 """
 
 import logging

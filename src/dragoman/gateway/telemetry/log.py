@@ -19,7 +19,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from dragoman.jsontypes import dump_json
-from dragoman.log_line import LogLine, hide_secrets, plain, write_line
+from dragoman.log_line import LogLine, hide_secrets, plain
 
 ROOT = "dragoman"
 FLUSH_S = 0.05
@@ -37,8 +37,21 @@ class AnyLine(Protocol):
     def fields(self) -> Mapping[str, object]: ...
 
 
-class Entry(Struct, gc=False):
+class AnyEntry(Protocol):
     """One line that is not written yet."""
+
+    @property
+    def at(self) -> float: ...
+    @property
+    def level(self) -> int: ...
+    @property
+    def logger(self) -> str: ...
+    @property
+    def line(self) -> AnyLine: ...
+
+
+class Entry(Struct, frozen=True, gc=False):
+    """The entry of a LogLine."""
 
     at: float
     level: int
@@ -54,8 +67,8 @@ class Sink(logging.Handler):
         self._form = write_json if form == "json" else write_human
         self._file = file
         self._clock = clock
-        self._lines: list[Entry] = []
-        self._batches: SimpleQueue[list[Entry]] = SimpleQueue()
+        self._lines: list[AnyEntry] = []
+        self._batches: SimpleQueue[list[AnyEntry]] = SimpleQueue()
         self._writer: threading.Thread | None = None
         self._lock = threading.Lock()  # threads without an event loop hand over their lines at once
         self._handing = False
@@ -72,10 +85,13 @@ class Sink(logging.Handler):
         self.put(record.levelno, record.name, line)
 
     def put(self, level: int, logger: str, line: AnyLine) -> None:
+        self.put_entry(Entry(self._clock(), level, logger, line))
+
+    def put_entry(self, entry: AnyEntry) -> None:
         if len(self._lines) + self._handed - self._written >= MOST_LINES:
             self._full += 1
             return
-        self._lines.append(Entry(self._clock(), level, logger, line))
+        self._lines.append(entry)
         if not self._handing:
             try:
                 loop = asyncio.get_running_loop()
@@ -127,11 +143,11 @@ def _clock_time(second: int) -> str:
     return time.strftime("%H:%M:%S", time.localtime(second))
 
 
-def write_human(entry: Entry) -> str:
+def write_human(entry: AnyEntry) -> str:
     at = _clock_time(int(entry.at))
     level = "" if entry.level == INFO else f"{logging.getLevelName(entry.level)} "
     name = "" if entry.level == INFO else f"{entry.logger.removeprefix('dragoman.')} "
-    return f"{at} {level}{name}{write_line(entry.line.event, entry.line.fields)}\n"
+    return f"{at} {level}{name}{entry.line}\n"
 
 
 @lru_cache(maxsize=2)
@@ -139,7 +155,7 @@ def _day_time(second: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
 
 
-def write_json(entry: Entry) -> str:
+def write_json(entry: AnyEntry) -> str:
     at = f"{_day_time(int(entry.at))}.{int(entry.at * 1000) % 1000:03d}Z"
     level = "info" if entry.level == INFO else logging.getLevelName(entry.level).lower()
     row: dict[str, object] = {"time": at, "level": level, "logger": entry.logger, "event": plain(entry.line.event)}
@@ -176,9 +192,9 @@ class Log:
         if self.sink is not None:
             self.sink.flush()
 
-    def say(self, logger: logging.Logger, line: AnyLine) -> None:
+    def say(self, logger: logging.Logger, entry: AnyEntry) -> None:
         """Logs the line of a request, if the level is on. Cheaper than `logger.info`, which looks up the caller."""
         if self.sink is not None:
-            self.sink.put(INFO, logger.name, line)
+            self.sink.put_entry(entry)
         else:
-            logger.info(LogLine(line.event, line.fields))
+            logger.info(LogLine(entry.line.event, entry.line.fields))

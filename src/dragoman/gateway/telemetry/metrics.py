@@ -5,8 +5,10 @@ Labels are names from the configuration and closed sets. Where a client could ma
 """
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -16,7 +18,11 @@ from dragoman.model.reply import Usage
 from dragoman.note_ranks import FoldedNote
 from dragoman.upstream.read_reply import MOST_TOKENS
 
+if TYPE_CHECKING:
+    from dragoman.gateway.telemetry.ended import Ended
+
 BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+MOST_UNCOUNTED = 256  # requests
 MOST_SERIES = 500  # of one counter: names of failures come from upstreams, and some models' names from clients
 OTHER = "other"  # the series for all further names
 
@@ -54,6 +60,41 @@ class Histogram:
         self.total += value
 
 
+Alike: TypeAlias = tuple[str, str, int, str, str, str | None, str]  # door, upstream, status, model, key, team, currency
+
+
+class AlikeCount:
+    """Usual requests that are counted together."""
+
+    __slots__ = ("micros", "requests", "seconds", "tokens")
+
+    def __init__(self) -> None:
+        self.requests = self.micros = 0
+        self.seconds = Histogram()
+        self.tokens: dict[str, int] = {}
+
+    def add(self, one: "Ended") -> None:
+        self.requests += 1
+        seconds, used, tokens = self.seconds, one.usage, self.tokens
+        seconds.counts[bisect_left(BOUNDS, one.seconds)] += 1
+        seconds.total += one.seconds
+        if one.cost is not None:
+            self.micros += one.cost.micros
+        if used is None:
+            return
+        for kind, count in list_tokens(used):
+            if count and 0 < count < MOST_TOKENS:  # a counter only grows; upstreams may report nonsense
+                tokens[kind] = tokens.get(kind, 0) + count
+
+
+def list_tokens(usage: Usage) -> tuple[tuple[str, int | None], ...]:
+    given, answered = ("input", usage.input), ("output", usage.output)
+    if usage.cache_read is None and usage.cache_write is None and usage.reasoning is None:
+        return given, answered
+    cached = ("cache_read", usage.cache_read), ("cache_write", usage.cache_write)
+    return given, *cached, answered, ("reasoning", usage.reasoning)
+
+
 class Metrics:
     def __init__(self) -> None:
         self.requests: dict[tuple[str, str, int], int] = {}  # door, upstream, status
@@ -67,6 +108,75 @@ class Metrics:
         self.notes: dict[str, int] = {}
         self.running = 0
         self.left = 0  # clients that left before their answer
+        self._ended: deque[Ended] = deque()  # requests that are not counted yet
+
+    # ---------------------------------------------------------------- counting
+
+    def put(self, ended: "Ended") -> None:
+        """The request will be counted, at the latest when the counters are read."""
+        self._ended.append(ended)
+        if len(self._ended) >= MOST_UNCOUNTED:
+            self.settle()
+
+    def settle(self) -> None:
+        """Counts the requests that have ended. Usual ones that differ in times and tokens only are counted together."""
+        groups: dict[Alike, AlikeCount] = {}
+        with suppress(IndexError):
+            while True:
+                one = self._ended.popleft()
+                if one.outcomes or one.notes or one.first_s is not None or not one.status or one.answered is None:
+                    self._count(one)
+                    continue
+                cost = one.cost
+                currency = cost.currency if cost is not None and cost.micros else ""
+                at = (one.door, one.upstream, one.status, one.answered, one.key, one.team, currency)
+                group = groups.get(at)
+                if group is None:
+                    group = groups[at] = AlikeCount()
+                group.add(one)
+        for at, group in groups.items():
+            self._count_group(at, group)
+
+    def _count_group(self, at: "Alike", group: "AlikeCount") -> None:
+        door, upstream, status, answered, key, team, currency = at
+        many = group.requests
+        _add(self.requests, [((door, upstream, status), many)])
+        found = self._histogram(self.seconds, door)
+        for bucket, count in enumerate(group.seconds.counts):
+            found.counts[bucket] += count
+        found.total += group.seconds.total
+        self.attempt(upstream, "ok", many)
+        model = self.model(door, upstream, answered, many)
+        _add(self.tokens, [((upstream, model, kind), count) for kind, count in group.tokens.items()])
+        if team is not None:
+            self.key(key, team, many)
+        if currency:
+            self.cost(upstream, model, team or "", Cost(group.micros, currency))
+
+    def _count(self, one: "Ended") -> None:
+        door, upstream, model, cost = one.door, one.upstream, "", one.cost
+        if one.status:
+            self.request(door, upstream, one.status, one.seconds)
+        else:
+            self.left += 1
+        if one.first_s is not None:
+            self.first_byte(door, one.first_s)
+        if not one.outcomes and one.tries:
+            self.attempt(upstream, "ok")
+        for asked, outcome in one.outcomes:
+            self.attempt(asked, outcome)
+        if one.answered is not None:
+            model = self.model(door, upstream, one.answered)
+        if not model and cost is not None and cost.micros:
+            model = one.model
+        if one.usage is not None:
+            self.usage(upstream, model, one.usage)
+        if one.team is not None:
+            self.key(one.key, one.team)
+        if cost is not None and cost.micros:
+            self.cost(upstream, model, one.team or "", cost)
+        if one.notes:
+            self.note_kinds(one.notes)
 
     def request(self, door: str, upstream: str, status: int, seconds: float) -> None:
         key = (door, upstream, status)
@@ -78,29 +188,23 @@ class Metrics:
     def first_byte(self, door: str, seconds: float) -> None:
         self._histogram(self.first, door).add(seconds)
 
-    def attempt(self, upstream: str, ended: str) -> None:
+    def attempt(self, upstream: str, ended: str, many: int = 1) -> None:
         at = (upstream, ended)
         if at not in self.attempts and len(self.attempts) >= MOST_SERIES:
             at = (upstream, OTHER)
-        self.attempts[at] = self.attempts.get(at, 0) + 1
+        self.attempts[at] = self.attempts.get(at, 0) + many
 
-    def model(self, door: str, upstream: str, model: str) -> str:
+    def model(self, door: str, upstream: str, model: str, many: int = 1) -> str:
         """Counts an answer of a model. Its name, or "other": some servers take any name that a client makes up."""
         at = (door, upstream, model)
         if at not in self.models and len(self.models) >= MOST_SERIES:
             at = (door, upstream, OTHER)
-        self.models[at] = self.models.get(at, 0) + 1
+        self.models[at] = self.models.get(at, 0) + many
         return at[2]
 
     def usage(self, upstream: str, model: str, usage: Usage) -> None:
         tokens = self.tokens
-        for kind, count in (
-            ("input", usage.input),
-            ("cache_read", usage.cache_read),
-            ("cache_write", usage.cache_write),
-            ("output", usage.output),
-            ("reasoning", usage.reasoning),
-        ):
+        for kind, count in list_tokens(usage):
             if count and 0 < count < MOST_TOKENS:  # a counter only grows; upstreams may report nonsense
                 at = (upstream, model, kind)
                 tokens[at] = tokens.get(at, 0) + count
@@ -115,12 +219,15 @@ class Metrics:
             at = (upstream, OTHER, OTHER, cost.currency)
         self.costs[at] = self.costs.get(at, 0) + cost.micros
 
-    def key(self, key: str, team: str) -> None:
+    def key(self, key: str, team: str, many: int = 1) -> None:
         """Requests by key. Keys are made by an admin, and beyond a number they are one."""
         at = (key, team) if (key, team) in self.keys or len(self.keys) < MOST_SERIES else (OTHER, OTHER)
-        self.keys[at] = self.keys.get(at, 0) + 1
+        self.keys[at] = self.keys.get(at, 0) + many
+
+    # ---------------------------------------------------------------- reading
 
     def dump(self) -> Counts:
+        self.settle()
         return Counts(
             requests=list(self.requests.items()),
             attempts=list(self.attempts.items()),
@@ -136,6 +243,7 @@ class Metrics:
 
     def add(self, other: Counts) -> None:
         """Counts of another process, or of the one before this."""
+        self.settle()
         _add(self.requests, other.requests)
         _add(self.attempts, other.attempts)
         _add(self.models, other.models)
@@ -157,6 +265,7 @@ class Metrics:
         return found
 
     def text(self, gauges: Iterable[Gauge], words: dict[str, str]) -> str:
+        self.settle()
         lines: list[str] = []
         _counter(lines, "dragoman_requests_total", "requests answered", {
             _labels(door=d, upstream=u, status=str(s)): n for (d, u, s), n in self.requests.items()

@@ -10,28 +10,21 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from dragoman.gateway.access.charge import read_program
 from dragoman.gateway.stores.sqlite import BROKEN
+from dragoman.gateway.telemetry.ended import Ended
 from dragoman.gateway.telemetry.traffic_store import Minute, Search, TrafficRow, TrafficStore
 from dragoman.log_line import LogLine
-from dragoman.note_ranks import FoldedNote, NoteRank
-
-if TYPE_CHECKING:
-    from dragoman.gateway.scope import Scope
 
 log = logging.getLogger(__name__)
-MOST_TOKENS = 10**15
 FLUSH_S = 0.4
 LOOK_S = 0.5  # for rows of other workers, while a console is open
 MOST_UNWRITTEN = 20_000  # rows in memory, while the file cannot be written
 MOST_AT_ONCE = 2000  # rows in one message to a console
 MOST_WAITING = 20  # messages that wait for a slow reader
 STRIP_MS = 30 * 60_000  # the time that the charts show
-NO_RANKS: dict[NoteRank, int] = {"lost": 0, "changed": 0, "harmless": 0}
 
 
 class Traffic:
@@ -40,7 +33,7 @@ class Traffic:
         self.store = store
         self.shared = shared
         self._wall = wall
-        self._unwritten: deque[TrafficRow] = deque(maxlen=MOST_UNWRITTEN)
+        self._unwritten: deque[Ended] = deque(maxlen=MOST_UNWRITTEN)
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Future[None] | None = None
         self._lock = threading.Lock()
@@ -52,8 +45,8 @@ class Traffic:
 
     # ---------------------------------------------------------------- on the way of a request
 
-    def put(self, row: TrafficRow) -> None:
-        self._unwritten.append(row)
+    def put(self, ended: Ended) -> None:
+        self._unwritten.append(ended)
         if self._timer is None:
             with suppress(RuntimeError):  # no loop runs: the next page or the end writes it
                 self._timer = asyncio.get_running_loop().call_later(FLUSH_S, self._flush)
@@ -77,17 +70,18 @@ class Traffic:
             self._write()
 
     def _write(self) -> None:
-        rows: list[TrafficRow] = []
+        rows: list[Ended] = []
         with suppress(IndexError):
             while True:
                 rows.append(self._unwritten.popleft())
         if not rows:
             return
         try:
-            last = self.store.add(rows, round(self._wall() * 1000))
+            last = self.store.add_values([row.values() for row in rows], round(self._wall() * 1000))
             self._away = ""
             if self._readers and not self.shared:
-                self._messages.append(write_message(last - len(rows), rows, counted=False))
+                shown = [row.make_row() for row in rows]
+                self._messages.append(write_message(last - len(rows), shown, counted=False))
         except BROKEN as error:  # these rows are lost: traffic is for people to look at, the ledger keeps accounts
             if str(error) != self._away:
                 log.warning(LogLine("traffic_not_written", {"why": str(error)}))
@@ -207,47 +201,3 @@ class Reader:
         found = b"".join(self._messages)
         self._messages.clear()
         return found
-
-
-def make_row(scope: "Scope", notes: list[FoldedNote], seconds: float) -> TrafficRow:
-    last = scope.attempts[-1] if scope.attempts else None
-    ranks = count_ranks(notes) if notes else NO_RANKS
-    usage, failure, http = scope.usage, scope.failure, scope.http
-    return TrafficRow(
-        seq=0,
-        id=http.id,
-        time=round(scope.gateway.wall() * 1000),
-        key=(http.holder.name if http.holder is not None else "") or http.key_id,
-        program=read_program(http.headers.get("user-agent", "")),
-        door=scope.door,
-        asked=scope.model,
-        upstream=last.upstream if last else "",
-        model=last.model if last else "",
-        status=scope.status,
-        failure=(failure.code or failure.kind) if failure else "",
-        first_ms=None if scope.first_s is None else round(scope.first_s * 1000),
-        ms=round(seconds * 1000),
-        input=_sum(usage.input, usage.cache_read, usage.cache_write) if usage else None,
-        output=_sum(usage.output, usage.reasoning) if usage else None,
-        cost=(scope.cost_text or None) if scope.answer is not None else None,
-        tries=len(scope.attempts),
-        kept=scope.in_xray,
-        lost=ranks["lost"],
-        changed=ranks["changed"],
-        harmless=ranks["harmless"],
-    )
-
-
-def count_ranks(notes: list[FoldedNote]) -> dict[NoteRank, int]:
-    ranks = dict(NO_RANKS)
-    for row in notes:
-        ranks[row.rank] += row.places
-    return ranks
-
-
-def _sum(*counts: int | None) -> int | None:
-    total: int | None = None
-    for count in counts:
-        if count is not None and -MOST_TOKENS < count < MOST_TOKENS:  # upstreams may say nonsense
-            total = count + (total or 0)
-    return total

@@ -4,7 +4,6 @@ import itertools
 import re
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from html import escape
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -228,6 +227,12 @@ table { border-collapse: collapse; width: 100%; } td, th { text-align: left; pad
 tr + tr td { border-top: 1px solid #8884; } summary { cursor: pointer; font-weight: 600; margin-top: 1rem; }
 code { font-size: 13px; }
 """
+
+
+def escape(text: str) -> str:
+    from html import escape as escape_html  # its table of entities is half a megabyte
+
+    return escape_html(text)
 
 
 def show_list(rows: list[Xray], query: str) -> HttpResponse:

@@ -4,7 +4,7 @@ import re
 from fnmatch import fnmatchcase
 from typing import Any
 
-from dragoman.passes.picture_sizes import measure
+from dragoman.passes.media import measure
 from dragoman.testing.checkers.shared import (
     Complaints,
     blocks,

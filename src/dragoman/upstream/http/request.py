@@ -9,6 +9,7 @@ from dragoman.upstream.keys import Auth, Key
 
 _VERSION = re.compile(r"v\d+(?:alpha\d*|beta\d*)?")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_ENDS_AND_CONTROLS = bytes({*range(0x20), 0x7F} - {0x09})
 
 
 @lru_cache(4096)
@@ -108,11 +109,12 @@ def find_head(method: str, url: str, headers: dict[str, str], proxy: str | None 
 
 def write_head(start: str, fields: dict[str, str]) -> bytes:
     """A ValueError when a field contains a line end: no value can add a header of its own (T30)."""
-    lines = [start, *[f"{name}: {value}" for name, value in fields.items()], "", ""]
-    text = "\r\n".join(lines)
-    if "".join(lines).isprintable():  # fast path: printable head
-        return text.encode()
-    ends = len(lines) - 1
+    text, ends = "\r\n".join([start, *map(": ".join, fields.items()), "", ""]), len(fields) + 2
+    data = text.encode()
+    if text.isascii() and len(data.translate(None, _ENDS_AND_CONTROLS)) + 2 * ends == len(
+        data
+    ):  # fast path: plain head
+        return data
     if text.count("\n") != ends or text.count("\r") != ends or _CONTROL.search(text) is not None:
         raise ValueError("a header holds a control character")
-    return text.encode()
+    return data

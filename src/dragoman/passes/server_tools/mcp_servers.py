@@ -19,8 +19,8 @@ from dragoman.jsontypes import JsonObject
 from dragoman.model.messages import Message, Opaque
 from dragoman.model.request import AnyTool, Request, ServerTool
 from dragoman.notes import ROOT, At, Notes
-from dragoman.passes.mcp_calls import ANTHROPIC, RESPONSES, McpTranslator, translates
 from dragoman.passes.profile import Profile
+from dragoman.passes.server_tools.mcp_calls import ANTHROPIC, RESPONSES, McpTranslator, translates
 
 GEMINI = "gemini"
 SERVERS, TOOLSET = "mcp_servers", "mcp_toolset"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.demo.model import demo_speech
-from dragoman.upstream.sound import RATE, read_wav, sniff_sound, wrap_wav, write_flac, write_ogg
+from dragoman.speech import RATE, read_wav, sniff_sound, wrap_wav, write_flac, write_ogg
 
 SPOKEN = demo_speech("one two three four five", RATE, "Kore")
 SAMPLES = {

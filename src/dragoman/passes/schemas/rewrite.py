@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from dragoman.jsontypes import JsonObject, SchemaPath, dump_json, dump_text
 from dragoman.passes.rename import alias_of, is_legal
-from dragoman.passes.schema_targets import (
+from dragoman.passes.schemas.targets import (
     ARRAY,
     META,
     NOTES,

@@ -1,4 +1,4 @@
-"""The schemas of tools and answers in the schema language of the target (schema_rewrite.py rewrites each).
+"""The schemas of tools and answers in the schema language of the target (rewrite.py rewrites each).
 
 One illegal keyword in one of eighty tools makes every request of an agent fail (FIELD-CASES 17, 18, 63, 64, 128;
 mission B5). Agents send their tools again with every turn. So each schema is rewritten once per language, and the
@@ -10,12 +10,13 @@ from typing import Any, Literal, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.jsontypes import JsonObject, SchemaPath, dump_json
+from dragoman.jsontypes import JsonObject, SchemaPath, copy_json, dump_json
 from dragoman.model.request import AnyTool, OutputFormat, Request, Tool
 from dragoman.notes import ROOT, At, Note, Notes
 from dragoman.passes.profile import Profile
-from dragoman.passes.schema_rewrite import Adapted, Rewriter
-from dragoman.passes.schema_targets import LANGUAGES
+from dragoman.passes.schemas.rewrite import Adapted, Rewriter
+from dragoman.passes.schemas.targets import LANGUAGES
+from dragoman.passes.tool_lists import dump_tools
 
 REMEMBERED = {"schemas": 2_000, "lists": 50}
 REMEMBERED_BYTES = 4_000_000  # of schemas, and of lists; the answer does not depend on it: one forgotten is made again
@@ -91,7 +92,7 @@ _lists: dict[tuple[str, str | None, bool, str, bytes], _Known] = {}
 
 def _adapt_tools(tools: tuple[AnyTool, ...], profile: Profile) -> _Known:
     """An agent sends the same list with every turn: it is looked up whole."""
-    body = _dump_tools(tools)
+    body = dump_tools(tools)
     key = (profile.schema, profile.strict_schema, profile.strict_alike, profile.dialect, body)
     known = _lists.get(key)  # fast path: known tools
     if known is None:
@@ -106,24 +107,6 @@ def _adapt_tools(tools: tuple[AnyTool, ...], profile: Profile) -> _Known:
         known = _Known(None if same else changed, aliases.tools, tuple(notes))
         _remember(_lists, key, known, "lists")
     return known
-
-
-MOST_SAID = 25
-_last_dumped: dict[int, tuple[tuple[AnyTool, ...], bytes]] = {}  # by identity
-
-
-def _dump_tools(tools: tuple[AnyTool, ...]) -> bytes:
-    """A list of tools as bytes. For a known conversation the gateway passes the same object again, so that we need not
-    write it again."""
-    known = _last_dumped.get(id(tools))
-    if known is not None and known[0] is tools:  # fast path: said again
-        return known[1]
-    body = dump_json(tools)
-    if len(body) <= REMEMBERED_BYTES // MOST_SAID:
-        if len(_last_dumped) >= MOST_SAID:
-            _last_dumped.clear()
-        _last_dumped[id(tools)] = (tools, body)
-    return body
 
 
 def _alike(tools: tuple[AnyTool, ...], notes: Notes) -> tuple[AnyTool, ...]:
@@ -177,7 +160,7 @@ def _adapt_output(output: OutputFormat, profile: Profile, notes: Notes, aliases:
     if adapted.schema == output.schema and strict == output.strict:
         return output
     _note_lost(adapted, output.schema, ((ROOT, "output"), "schema"), notes)
-    return replace(output, schema=adapted.schema, strict=strict)
+    return replace(output, schema=copy_json(adapted.schema), strict=strict)  # the other is remembered
 
 
 def _note_lost(adapted: Adapted, before: JsonObject | None, at: At, notes: Notes) -> None:

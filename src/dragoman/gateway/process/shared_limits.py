@@ -171,6 +171,10 @@ class SharedWindow:
         with self._lock:
             return self._count(now)
 
+    @property
+    def left(self) -> int:
+        return max(self.limit - int(self._ring[TOTAL]), 0)
+
     def _count(self, now: float) -> int:
         """The sum of the window. Buckets that have left it since the last call are subtracted first."""
         ring = self._ring

@@ -15,8 +15,8 @@ from dragoman.jsontypes import JsonObject, dump_text
 from dragoman.model.messages import Message, Opaque, Part, Text, ToolResult
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
-from dragoman.passes.mcp_servers import restore_calls
 from dragoman.passes.profile import Profile
+from dragoman.passes.server_tools.mcp_servers import restore_calls
 
 LONGEST = 4_000  # characters of one call or result
 

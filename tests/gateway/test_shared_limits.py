@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman.gateway.process.shared_limits import BUCKET_S, PLACES, SharedLimit, SharedLimits, SharedMemory
 from dragoman.upstream.admission import MARGIN_S, SPAN_S, Admission, Ticket
-from dragoman.upstream.shared_limits import BUCKET_S, PLACES, SharedLimit, SharedLimits, SharedMemory
 from tests.cli.test_serve import serving
 from tests.gateway.house import faultline
 from tests.gateway.test_faults import GOOD

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from dragoman.jsontypes import JsonObject
 from dragoman.model.request import AnyTool, Request, ServerTool, Tool
 from dragoman.notes import ROOT, At, Notes
-from dragoman.passes.mcp_servers import lists_servers
 from dragoman.passes.profile import Profile, SearchTool
+from dragoman.passes.server_tools.mcp_servers import lists_servers
 
 CHAT = "openai_chat"
 SEARCH_OPTIONS = "web_search_options"

@@ -1,0 +1,1 @@
+"""JSON Schemas of tools and answers, in the schema language of the target."""
