@@ -68,3 +68,30 @@ def short_waits(file: Path) -> Iterator[str]:
 def test_an_end_that_must_not_come_is_far_away() -> None:
     short = [place for file in sorted(TESTS.rglob("*.py")) for place in short_waits(file)]
     assert short == [], "these give up after seconds that a busy machine may need: use NEVER_S of tests/waiting.py"
+
+
+def ports_given_back(file: Path) -> Iterator[str]:
+    """Each place that asks the system for a free port, closes the socket, and names that port to a program."""
+    for function in ast.walk(ast.parse(file.read_text())):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        for block in ast.walk(function):
+            if not isinstance(block, ast.With) or "socket.socket()" not in ast.unparse(block.items[0]):
+                continue
+            for step in block.body:
+                names = {name.id for name in ast.walk(step) if isinstance(name, ast.Name)}
+                asks = isinstance(step, ast.Assign | ast.Return) and "getsockname()" in ast.unparse(step)
+                later = {
+                    name.id for name in ast.walk(function) if isinstance(name, ast.Name) and _is_after(name, block)
+                }
+                if asks and (isinstance(step, ast.Return) or names & later):
+                    yield f"tests/{file.relative_to(TESTS).as_posix()}:{step.lineno}"
+
+
+def _is_after(name: ast.Name, block: ast.With) -> bool:
+    return isinstance(name.ctx, ast.Load) and name.lineno > (block.end_lineno or block.lineno)
+
+
+def test_a_port_is_not_given_back_before_its_program_takes_it() -> None:
+    found = [place for file in sorted(TESTS.rglob("*.py")) for place in ports_given_back(file)]
+    assert found == [], "another connection may take the port first: use free_port() of tests/ports.py"

@@ -5,7 +5,6 @@ import fcntl
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from dragoman.mcp.servers import ServerPool
 from dragoman.mcp.spec import ServerSpec, read_spec
 from dragoman.model.messages import Text, ToolCall, ToolResult
 from tests.cli.terminal import answers
+from tests.ports import free_port
 from tests.waiting import until, wait_until
 
 HERE = Path(__file__).parent
@@ -64,13 +64,10 @@ def everything() -> str:
 
 
 @contextlib.contextmanager
-def listening(kind: str, port: int = 0) -> Iterator[str]:
+def listening(kind: str, port: int | None = None) -> Iterator[str]:
     """The reference server over HTTP; the address."""
     program = everything()
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(("127.0.0.1", port))
-        port = probe.getsockname()[1]
+    port = port or free_port()
     env = {"PATH": os.environ["PATH"], "PORT": str(port), "NODE_OPTIONS": f"--require {HERE / 'npm' / 'loopback.cjs'}"}
     process = subprocess.Popen(
         [program, kind], env=env, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

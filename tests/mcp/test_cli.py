@@ -13,6 +13,7 @@ from dragoman.cli import main
 from tests.mcp.servers import bad, running
 from tests.mcp.test_oauth import Browser
 from tests.mcp.web_server import authority, mcp, site, wants
+from tests.ports import free_port
 
 
 @pytest.fixture(autouse=True)
@@ -167,10 +168,7 @@ class Pages:
 def test_a_person_logs_in_and_out(
     capsys: pytest.CaptureFixture[str], home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    pages = Pages()
+    port, pages = free_port(), Pages()
     monkeypatch.setattr("dragoman.cli.mcp.show_page", pages)
     with authority() as judge, site() as server:
         server.scripts = [judge.protects(server.url), wants(judge.accepts), mcp]

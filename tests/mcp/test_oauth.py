@@ -5,7 +5,6 @@ import contextlib
 import http.client
 import json
 import logging
-import socket
 import stat
 import threading
 from collections.abc import Iterator
@@ -21,13 +20,8 @@ from dragoman.mcp.oauth import TokenFile
 from dragoman.mcp.spec import ServerSpec, read_spec
 from tests.mcp.servers import House, spec, words
 from tests.mcp.web_server import Authority, Site, authority, mcp, site, wants
+from tests.ports import free_port
 from tests.waiting import NEVER_S, until_said
-
-
-def find_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Browser:
@@ -231,7 +225,7 @@ def test_an_echoed_secret_is_not_repeated_in_the_error(court: tuple[Authority, S
 
 
 def person(server: Site, **more: Any) -> ServerSpec:
-    return spec("ours", url=f"{server.url}/mcp", oauth={"redirect_port": find_port(), **more})
+    return spec("ours", url=f"{server.url}/mcp", oauth={"redirect_port": free_port(), **more})
 
 
 def test_a_gateway_without_a_person_asks_for_a_login(court: tuple[Authority, Site], tmp_path: Path) -> None:

@@ -6,7 +6,6 @@
 
 import hashlib
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from tests.ports import free_port
 from tests.real.tiny_model import write_model
 from tests.waiting import NEVER_S
 
@@ -99,9 +99,7 @@ def find_model() -> Path:
 def llama_server(key: str = "") -> Iterator[str]:
     """Its address, while it runs."""
     python, model = find_python(), find_model()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [str(python), str(HERE / "server.py"), str(model), str(port), *([key] if key else [])]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
