@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from dragoman.gateway.access.auth import Access
 from dragoman.gateway.access.client_keys import ClientKeys
 from dragoman.gateway.app import App
@@ -129,6 +131,11 @@ def open_house(*upstreams: Upstream, keys: KeyStore | None = None, **settings: A
         loop.run(gateway.close())
         loop.stop()
         listener.close()
+
+
+def set_deadline(gateway: Gateway, seconds: float) -> None:
+    """From now on. What must succeed is asked before, with time enough for a busy machine."""
+    gateway.now.settings = replace(gateway.now.settings, deadline_s=seconds)
 
 
 async def hang_up(server: Server) -> None:

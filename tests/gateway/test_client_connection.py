@@ -299,7 +299,7 @@ def test_a_client_that_never_stops_sending_is_cut(monkeypatch: pytest.MonkeyPatc
 
 def test_a_client_that_reads_slowly_but_steadily_is_not_cut() -> None:
     """The answer takes longer than a client may stand still."""
-    limits = RequestLimits(write_s=1.0)
+    limits = RequestLimits(write_s=3.0)
     words = b'{"choices":[{"index":0,"message":{"role":"assistant","content":"%b"}}]}' % (b"x" * 6_000_000)
     with faultline(say(200, words)) as line, open_house(upstream("m", "openai_chat", line.url), limits=limits) as house:
         ask = ASK.replace(b'"demo"', b'"m-model"')
@@ -311,8 +311,8 @@ def test_a_client_that_reads_slowly_but_steadily_is_not_cut() -> None:
                 piece = client.recv(65536)
                 assert piece, f"cut after {got} bytes and {time.monotonic() - began:.1f} s"
                 got += len(piece)
-                time.sleep(0.015)
-            assert time.monotonic() - began > 1.2
+                time.sleep(0.04)
+            assert time.monotonic() - began > 3.2
 
 
 def test_a_client_with_a_long_question_that_leaves_is_noticed() -> None:

@@ -243,8 +243,8 @@ def test_an_upstreams_stream_is_read_up_to_its_cap(path: str) -> None:
 
 def test_a_stream_ends_when_it_has_taken_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_writer, "PING_S", 0.1)  # it is looked at as often
-    slow = Timeouts(headers_s=100, idle_s=100, stream_s=0.8)
-    pieces: list[bytes | float] = [part for n in range(40) for part in (chunk("x"), 0.05)]
+    slow = Timeouts(headers_s=100, idle_s=100, stream_s=2.0)
+    pieces: list[bytes | float] = [part for n in range(40) for part in (chunk("x"), 0.1)]
     with (
         faultline(stream(*pieces)) as line,
         open_house(upstream("one", "openai_chat", line.url, models=("m",), timeouts=slow)) as house,

@@ -28,7 +28,7 @@ from dragoman.gateway.telemetry.log import Log
 from dragoman.upstream import send
 from dragoman.upstream.http.connection import HttpConnection
 from dragoman.upstream.transport import Transport
-from tests.gateway.house import upstream
+from tests.gateway.house import set_deadline, upstream
 from tests.gateway.test_passthrough import REPLIES
 from tests.waiting import NEVER_S, until
 
@@ -446,11 +446,12 @@ def test_a_server_that_shuts_down_waits_for_the_answer(monkeypatch: pytest.Monke
 
 def test_no_answer_in_time_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     async def play(street: Street) -> None:
+        set_deadline(street.gateway, 0.3)
         street.answers = [[], [], [], []]
         street.ask(REQUESTS["plain"][0])
         await street.said.wait()
 
-    fast, _ = play_both(monkeypatch, play, deadline_s=0.3)
+    fast, _ = play_both(monkeypatch, play)
     assert fast.client.wrote[-1].startswith(b"HTTP/1.1 504")
 
 

@@ -18,6 +18,7 @@ from dragoman.model.messages import Message, Part, Reasoning, Text, ToolCall, To
 from dragoman.model.reply import Choice, Finish, Reply, Usage
 from dragoman.model.request import Request, Tool
 from dragoman.notes import Notes
+from tests.gateway.house import set_deadline
 from tests.gateway.test_plain_way import ANSWERS, HANG_UP, Street, no_pauses, play_both, settings_of, whole
 
 __all__ = ["no_pauses"]
@@ -228,11 +229,12 @@ def test_no_answer_in_time_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     path, body = ask("anthropic", stream=False, tools=True)
 
     async def play(street: Street) -> None:
+        set_deadline(street.gateway, 0.3)
         street.answers = [[], [], [], []]
         street.ask(body)
         await street.said.wait()
 
-    fast, _ = play_both(monkeypatch, play, front=path, first=body, deadline_s=0.3)
+    fast, _ = play_both(monkeypatch, play, front=path, first=body)
     assert fast.client.wrote[-1].startswith(b"HTTP/1.1 504")
 
 

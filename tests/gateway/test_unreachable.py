@@ -25,7 +25,20 @@ from dragoman.upstream import transport
 from dragoman.upstream.http import dial
 from dragoman.upstream.http.dial import Resolver
 from dragoman.upstream.spec import Timeouts, Upstream
-from tests.gateway.house import CANARY, House, Loop, Script, Seen, faultline, open_house, reset, say, stream, upstream
+from tests.gateway.house import (
+    CANARY,
+    House,
+    Loop,
+    Script,
+    Seen,
+    faultline,
+    open_house,
+    reset,
+    say,
+    set_deadline,
+    stream,
+    upstream,
+)
 from tests.gateway.skipped_pauses import held_time
 from tests.gateway.test_faults import DONE, GOOD, WHOLE, ask, chunk, dice, hang_up, together
 from tests.waiting import NEVER_S, until, wait_until
@@ -376,11 +389,12 @@ def test_f31_who_waited_in_vain_for_a_place_hears_503() -> None:
     release = threading.Event()
     with (
         faultline(stream(chunk("fi"), release)) as line,
-        open_house(one(line.url, at_once=1), deadline_s=1.0) as house,
+        open_house(one(line.url, at_once=1)) as house,
         ThreadPoolExecutor(1) as pool,
     ):
         first = pool.submit(ask, house, streamed=True)
         wait_until(lambda: len(line.seen) == 1)
+        set_deadline(house.gateway, 0.5)
         late = ask(house)
         assert late.status == 503
         assert re.search(r"waited \d+\.", late.json["error"]["message"])
