@@ -235,6 +235,37 @@ def test_a_conversation_that_changes_its_provider_at_every_turn(
     assert {name: provider.refusals for name, provider in providers.items() if provider.refusals} == {}
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_one_conversation_with_two_models_at_once(
+    all_behind: tuple[dict[str, Provider], House], door_name: str, stream: bool
+) -> None:
+    """As in a playground with two columns: the same words and the same calls, turn by turn. Each model gets its own
+    thoughts back. Ollama's clients bring none, and the state of one column took the place of the other's."""
+    providers, house = all_behind
+    for provider in providers.values():
+        provider.reset()
+    columns = {name: f"{name}/{UPSTREAMS[name][2]}" for name in ("anthropic", "openai")}
+    door = DOORS[door_name](house.url)
+    try:
+        said = {
+            name: door.ask(model, "The weather?", tools=[WEATHER], think=True, stream=stream)
+            for name, model in columns.items()
+        }
+        for _ in CITIES:
+            for name, model in columns.items():
+                before = said[name]
+                said[name] = door.ask(
+                    model, "", tools=[WEATHER], after=before.raw, results=["rain"], think=True, stream=stream
+                )
+    finally:
+        door.close()
+    assert {name: one.text for name, one in said.items()} == dict.fromkeys(columns, "Rain.")
+    for name in columns:
+        assert providers[name].refusals == []
+        sent = thoughts_sent(providers[name], UPSTREAMS[name][1])
+        assert [len(thoughts) for thoughts in sent] == [0, 1, 2, 3], name
+
+
 # A conversation that began elsewhere: its state was signed for another account (FIELD-CASES 9).
 SEALED = "b3RoZXIgYWNjb3VudA=="
 CALL = {"name": "get_weather", "arguments": '{"city":"Bergen"}'}

@@ -39,7 +39,8 @@ def has_none_kept(scope: Scope, request: Request) -> bool:
 def find_conversation(scope: Scope) -> Conversation | None:
     """The facts that distinguish the conversation of a request from others. They are read once, and only if needed."""
     if scope.conversation is None and scope.bare is not None:
-        scope.conversation = read_conversation(scope.bare, by_id=scope.dialect.repeats_call_ids)
+        model = scope.now.plain_name(scope.bare.model)
+        scope.conversation = read_conversation(scope.bare, model, by_id=scope.dialect.repeats_call_ids)
     return scope.conversation
 
 

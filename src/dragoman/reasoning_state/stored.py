@@ -1,7 +1,7 @@
 """Reasoning state of turns whose clients bring nothing back (Ollama's, and most Chat programs): what a store keeps.
 
 A turn is found again by what every client repeats: its calls, or else its text. Ids of calls are enough where a dialect
-has them. The words that began the conversation, and the place of the turn, tell equal turns apart.
+has them. The words that began the conversation, the place of the turn and the model tell equal turns apart.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,6 +30,7 @@ class Conversation(Struct, frozen=True):
     first: str  # the user's first text; a hash of it if it is long, because the key of each turn contains it
     turns: int  # of the assistant, so far
     by_id: bool  # the client repeats the ids of calls
+    model: str  # that the client asks: it may ask two the same at once
 
     def key(self, parts: tuple[Part, ...], turn: int) -> str:
         """The key of one assistant turn in the store."""
@@ -39,7 +40,7 @@ class Conversation(Struct, frozen=True):
         else:
             words = "".join(part.text for part in parts if type(part) is Text).strip()
             marks = [str(turn), *(_spell(call) for call in calls)] if calls else [str(turn), "text", words]
-        return _digest("\0".join([self.first, *marks]))
+        return _digest("\0".join([self.model, self.first, *marks]))
 
 
 def _digest(text: str) -> str:
@@ -54,14 +55,14 @@ def _spell(call: ToolCall) -> str:
         return f"{call.name} {call.arguments}"
 
 
-def read_conversation(request: Request, *, by_id: bool) -> Conversation:
+def read_conversation(request: Request, model: str, *, by_id: bool) -> Conversation:
     first, turns = "", 0
     for message in request.messages:
         if message.role == "assistant":
             turns += 1
         elif message.role == "user" and not first:
             first = next((part.text for part in message.parts if type(part) is Text), "")
-    return Conversation(_digest(first) if len(first) > LONG else first, turns, by_id)
+    return Conversation(_digest(first) if len(first) > LONG else first, turns, by_id, model)
 
 
 # ---------------------------------------------------------------- in
