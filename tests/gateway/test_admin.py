@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote
 
 import pytest
 
 from dragoman import cli
 from dragoman.accounts import bookkeeper
 from dragoman.accounts.prices import read_price
+from dragoman.cli.admin import RemoteLedger
 from dragoman.gateway.config.teams import TeamSettings
 from dragoman.gateway.routes import admin_keys
 from dragoman.gateway.routes.admin import CALLS, openapi
@@ -288,6 +289,14 @@ def test_the_commands_speak_to_a_gateway_elsewhere(
         assert not (tmp_path / "elsewhere").exists()
         monkeypatch.setenv("DRAGOMAN_ADMIN_KEY", key)
         assert cli.main(["keys", "list"]) == 1
+
+
+def test_a_gateway_is_asked_until_the_moment_that_was_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("dragoman.cli.admin.ask", lambda url, method, path, kind: asked.append(path))
+    RemoteLedger("").sum(["team"], 0.0, 86_400.0, {})
+    RemoteLedger("").sum(["team"], 0.0, 86_400.3, {})
+    assert [parse_qs(path)["until"][0][11:] for path in asked] == ["00:00:00Z", "00:00:01Z"]
 
 
 def test_a_body_is_read_up_to_its_bound(tmp_path: Path) -> None:
