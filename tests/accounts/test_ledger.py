@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+import io
 import json
 import multiprocessing
 import os
@@ -99,6 +100,13 @@ def test_a_cost_that_is_unknown_is_counted_and_not_added(ledger: SqliteLedger) -
     report = usage.make_report(ledger, ["team"], NOON - 60, NOON + 60)
     (line,) = report
     assert (line.sums.requests, line.sums.unpriced, line.sums.cost) == (3, 2, 5)
+
+
+def test_a_cost_that_is_unknown_is_no_number_in_a_spreadsheet(ledger: SqliteLedger) -> None:
+    ledger.add([*rows(1, cost=0), *rows(2, id="b", team="shop", cost=None, currency="")])
+    report = usage.make_report(ledger, ["team"], NOON - 60, NOON + 60)
+    lines = {row["team"]: row for row in csv.DictReader(io.StringIO(usage.write_csv(report, ["team"])))}
+    assert (lines["web"]["cost"], lines["shop"]["cost"], lines["shop"]["unpriced"]) == ("0.000000", "", "2")
 
 
 def test_a_report_until_a_day_has_nothing_of_that_day(ledger: SqliteLedger) -> None:

@@ -153,6 +153,7 @@ async def _open_gateway(
     gateway = Gateway(settings, access, log=journal, limits=limits, database=open_database(settings))
     gateway.traces = open_traces(settings)
     gateway.remember_config("start")
+    gateway.take_over_rows()
     if shared is not None:
         await shared.start()
         gateway.closers.append(shared.close)
