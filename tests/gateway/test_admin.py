@@ -11,6 +11,7 @@ import pytest
 
 from dragoman import cli
 from dragoman.accounts import bookkeeper
+from dragoman.accounts.budgets import FILE, Line, SqliteBudgets
 from dragoman.accounts.prices import read_price
 from dragoman.cli.admin import RemoteLedger
 from dragoman.gateway.config.teams import TeamSettings
@@ -95,6 +96,18 @@ def test_a_key_lives_and_ends_by_the_admin_api(tmp_path: Path) -> None:
         ]
         assert {row["who"] for row in told[:5]} == {admin.name}
         assert fresh not in json.dumps(told)
+
+
+def test_what_a_dead_process_had_reserved_is_not_shown_after_its_lease(tmp_path: Path) -> None:
+    """It was shown until the next request with a budget came."""
+    with open_admin(tmp_path) as admin:
+        assert admin.call("PATCH", "/teams/web", {"budget": "5 USD/total"}).status == 200
+        budgets = SqliteBudgets(tmp_path / FILE)
+        line = Line("team:web", 0, 5_000_000, 80)
+        for request, until in (("ended", 1.0), ("runs", 1e12)):
+            assert isinstance(budgets.reserve(request, "o", [line], 1000, now=0.0, until=until, cap=True), list)
+        (stands,) = admin.get("/budgets")["budgets"]
+        assert (stands["account"], stands["reserved"]) == ("team:web", "0.001")
 
 
 def test_what_is_wrong_is_said_and_changes_nothing(tmp_path: Path) -> None:
