@@ -84,7 +84,7 @@ def _health(gateway: Gateway) -> JsonObject:
         "rate_limits": {name: _limits(state, now) for name, state in upstream_states.items()},
         "providers": {name: describe_provider(state, now) for name, state in upstream_states.items()},
         "models": len(gateway.now.models),
-        "keys": {"needed": gateway.now.access.keys.needed, "store": gateway.now.access.keys.away or "ok"},
+        "keys": {"needed": gateway.now.access.keys.needed, "store": gateway.now.access.keys.look() or "ok"},
         "state": _state(gateway),
         "ledger": _ledger(gateway),
         "budgets_in_hand": gateway.books.in_hand if gateway.books is not None else None,
@@ -199,7 +199,7 @@ def _gauges(gateway: Gateway, asked_by_client: int = 1) -> list[Gauge]:
         gauges.append(("dragoman_breaker_open", label, float(state.worst_state() == "open")))
         gauges.append(("dragoman_keys_resting", label, sum(key.rests_until > now for key in state.keys.keys)))
     gauges.append(("dragoman_config_generation", {}, gateway.now.number))
-    gauges.append(("dragoman_keys_not_read", {}, float(bool(gateway.now.access.keys.away))))
+    gauges.append(("dragoman_keys_not_read", {}, float(bool(gateway.now.access.keys.look()))))
     gauges.append(("dragoman_state_away", {}, float(bool(gateway.limits.away))))
     gauges.append(("dragoman_config_rejected", {}, gateway.rejected))
     gauges.append(("dragoman_log_dropped", {}, gateway.log.sink.dropped if gateway.log.sink else 0))
