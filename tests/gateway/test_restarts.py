@@ -153,8 +153,10 @@ def test_f40_a_port_is_shared_only_if_asked_for(tmp_path: Path) -> None:
             second.bind(("127.0.0.1", port_of(running)))
 
 
-def test_f39_a_server_that_leaves_serves_its_connections_and_no_new_ones(tmp_path: Path) -> None:
-    with serving(tmp_path) as running:
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_f39_a_server_that_leaves_serves_its_connections_and_no_new_ones(workers: str, tmp_path: Path) -> None:
+    """With workers, their supervisor took new connections and reset them when it ended."""
+    with serving(tmp_path, "--workers", workers) as running:
         port = port_of(running)
         kept = http.client.HTTPConnection("127.0.0.1", port, timeout=NEVER_S)
         kept.request("GET", "/healthz")

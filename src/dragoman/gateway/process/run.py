@@ -101,7 +101,13 @@ def _serve_with_workers(
             )
             run_loop(main)
 
-        return supervise(options.workers, work, last_good.follow)
+        def stop_listening() -> None:
+            """While a socket of ours is open, clients get connections that no worker accepts."""
+            for one in (listener, admin):
+                if one is not None:
+                    one.close()
+
+        return supervise(options.workers, work, last_good.follow, stop_listening)
 
 
 def check_system(options: ServeOptions) -> None:
