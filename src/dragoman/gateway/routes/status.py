@@ -37,7 +37,7 @@ async def serve_health(gateway: Gateway, http: HttpRequest, match: Match) -> Htt
         return json_response({"status": status_of(gateway)})
     health = _health(gateway)
     if gateway.peers is not None and http.client != PEER:
-        others = [load_json(answer.body) for answer in await gateway.peers.ask_all(http)]
+        others = [load_json(answer.body) for answer in await gateway.peers.ask_all(http) if answer.status == 200]
         health = _join_health(health, others, gateway.peers.count)
     return json_response(health)
 
