@@ -120,3 +120,11 @@ def test_the_unit_of_systemd_hardens_and_gives_time_to_end() -> None:
     assert {said[name] for name in ("NoNewPrivileges", "PrivateTmp", "ProtectHome", "DynamicUser")} == {"yes"}
     assert said["ProtectSystem"] == "strict"
     assert int(said["TimeoutStopSec"]) > 30, "running streams have 30 seconds"
+    assert f"Environment=TMPDIR=/run/{said['RuntimeDirectory']}" in lines, "commands find no socket in a private /tmp"
+
+
+def test_the_dashboard_adds_no_amounts_of_two_currencies() -> None:
+    board = json.loads((DEPLOY / "grafana" / "dragoman.json").read_text("utf-8"))
+    costs = [target["expr"] for panel in board["panels"] for target in panel["targets"] if "_cost_" in target["expr"]]
+    assert len(costs) == 2
+    assert all(re.search(r"sum by \([^)]*currency", cost) for cost in costs)

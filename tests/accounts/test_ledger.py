@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+import io
 import json
 import multiprocessing
 import os
@@ -101,11 +102,29 @@ def test_a_cost_that_is_unknown_is_counted_and_not_added(ledger: SqliteLedger) -
     assert (line.sums.requests, line.sums.unpriced, line.sums.cost) == (3, 2, 5)
 
 
+def test_a_cost_that_is_unknown_is_no_number_in_a_spreadsheet(ledger: SqliteLedger) -> None:
+    ledger.add([*rows(1, cost=0), *rows(2, id="b", team="shop", cost=None, currency="")])
+    report = usage.make_report(ledger, ["team"], NOON - 60, NOON + 60)
+    lines = {row["team"]: row for row in csv.DictReader(io.StringIO(usage.write_csv(report, ["team"])))}
+    assert (lines["web"]["cost"], lines["shop"]["cost"], lines["shop"]["unpriced"]) == ("0.000000", "", "2")
+
+
+def test_a_report_until_a_day_has_nothing_of_that_day(ledger: SqliteLedger) -> None:
+    """The first hour of a month was counted in the month before, too."""
+    midnight = NOON + 12 * 3600
+    ledger.add([*rows(1, at=midnight - 1), *rows(2, id="b", at=midnight), *rows(4, id="c", at=midnight + 1800)])
+    for by in ("key", "client"):  # of the sums by the hour, and of the single rows
+        (before,) = ledger.sum([by], NOON, midnight, {})
+        (after,) = ledger.sum([by], midnight, midnight + 3600, {})
+        assert (before.requests, after.requests) == (1, 6)
+    assert [row.at for row in ledger.page(NOON, midnight, {}, "", 100).rows] == [midnight - 1]
+
+
 def test_sums_stay_when_single_rows_are_forgotten(ledger: SqliteLedger) -> None:
     ledger.add(rows(3, attempts=(AttemptRow("openai", "gpt-5", 200, None, 0),)))
     assert ledger.forget(NOON + 1) == 3
     assert ledger.page(0, NOON + 60, {}, "", 10).rows == ()
-    assert ledger.sum(["key"], NOON, NOON, {})[0].requests == 3
+    assert ledger.sum(["key"], NOON, NOON + 1, {})[0].requests == 3
 
 
 def test_pages_hold_every_row_once(ledger: SqliteLedger) -> None:

@@ -201,6 +201,35 @@ def test_a_token_of_an_unknown_team_is_refused_with_the_reason(issuer: Issuer, t
         assert [ask(running.url, issuer.sign(sub=name)) for name in ("ada", "bob")] == [200, 429], "the stated default"
 
 
+@pytest.mark.parametrize(
+    ("claims", "why"),
+    [
+        ({"exp": 1}, "Signature has expired"),
+        ({"aud": "other"}, "Audience doesn't match"),
+        ({"iss": "https://other.test"}, "Invalid issuer"),
+        ({"exp": None}, 'Token is missing the "exp" claim'),
+        ({"budget": "lots"}, "budget: expected a budget like '20 USD/month'"),
+        ({"models": 7}, "models: expected a list of texts"),
+    ],
+    ids=str,
+)
+def test_the_owner_of_a_token_hears_why_it_is_refused(issuer: Issuer, claims: dict[str, Any], why: str) -> None:
+    """All of these said "no valid key", to the person and in the log."""
+    checker = TokenChecker(settings_of(issuer), lambda team: NO_GRANT)
+    token = issuer.sign(**claims)
+    asyncio.run(checker.prepare(token))
+    assert checker.check(token) is None
+    assert f"this token is refused: {why}" in checker.explain(token)
+
+
+def test_a_token_that_another_has_signed_hears_nothing(issuer: Issuer) -> None:
+    checker = TokenChecker(settings_of(issuer), lambda team: NO_GRANT)
+    asyncio.run(checker.prepare(issuer.sign()))
+    other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    forged = jwt.encode({"iss": issuer.url, "aud": "other", "sub": "x", "exp": 1}, other, "RS256", {"kid": "one"})
+    assert [checker.explain(token) for token in (forged, f"{forged[:-9]}AAAAAAAAA", "a.b.c", "dk-x")] == [""] * 4
+
+
 def test_a_team_that_is_deleted_closes_its_tokens_and_one_that_is_made_opens_them(issuer: Issuer) -> None:
     teams: dict[str, Grant] = {}
     checker = TokenChecker(settings_of(issuer), teams.get)

@@ -64,6 +64,7 @@ OF_BUDGETS = [
 OF_LEDGERS = [
     test_ledger.test_a_row_counts_once_however_often_it_is_added,
     test_ledger.test_a_cost_that_is_unknown_is_counted_and_not_added,
+    test_ledger.test_a_report_until_a_day_has_nothing_of_that_day,
     test_ledger.test_sums_stay_when_single_rows_are_forgotten,
     test_ledger.test_pages_hold_every_row_once,
 ]

@@ -76,14 +76,27 @@ def used_of(running: Running) -> int:
     return int(json.loads(running.get("/health"))["rate_limits"]["far"]["rpm"]["used"])
 
 
-def test_check_says_whether_valkey_answers(valkey: Engine, tmp_path: Path) -> None:
-    write_config(tmp_path / "one", "http://far.test", valkey.url)
-    done = run_command(tmp_path / "one", "check")
-    assert (done.returncode, f"{valkey.url}: answers" in done.stdout) == (0, True), done.stderr
+@pytest.mark.parametrize("command", ["check", "doctor"])
+def test_a_command_says_whether_valkey_answers(command: str, valkey: Engine, tmp_path: Path) -> None:
+    env = {**environment(tmp_path), "DRAGOMAN_STATE": valkey.url}
+    (tmp_path / "config.json").write_text('{"demo": true, "port": 0}')
+    done = run_command(tmp_path, command, env=env)
+    assert (done.returncode, f"{valkey.url}: answers" in done.stdout) == (0, True), done.stdout + done.stderr
     env = {**environment(tmp_path), "DRAGOMAN_STATE": "valkey://:hush-hush@127.0.0.1:1/0"}
-    done = run_command(tmp_path, "check", env=env)
+    done = run_command(tmp_path, command, env=env)
     assert done.returncode == 1
     assert "valkey://127.0.0.1:1/0: does not answer" in done.stdout
+    assert "hush" not in done.stdout + done.stderr
+
+
+def test_doctor_says_what_is_wrong_with_the_database(tmp_path: Path) -> None:
+    """It said that the configuration is wrong, or nothing at all."""
+    (tmp_path / "config.json").write_text('{"demo": true, "port": 0}')
+    env = {**environment(tmp_path), "DRAGOMAN_DATABASE": "postgresql://dragoman:hush-hush@127.0.0.1:1/dragoman"}
+    done = run_command(tmp_path, "doctor", env=env)
+    assert done.returncode == 1
+    assert "ok     configuration" in done.stdout
+    assert "wrong  postgresql://127.0.0.1:1/dragoman: does not answer" in done.stdout
     assert "hush" not in done.stdout + done.stderr
 
 

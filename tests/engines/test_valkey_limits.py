@@ -265,6 +265,31 @@ def test_a_server_that_lost_its_memory_gets_the_counts_again(valkey: Engine) -> 
     play(valkey, 2, script)
 
 
+def test_what_one_sent_alone_is_not_taken_for_what_another_has_seen(valkey: Engine) -> None:
+    """In the second in which Valkey went away, requests under a share were lost: another replica had seen as many. With
+    gateways that were killed and Valkey restarted without its memory, 91 requests passed a limit of 90."""
+
+    async def script(one: ValkeyLimits, two: ValkeyLimits) -> None:
+        here, there = open_queue(one, rpm=40), open_queue(two, rpm=40)
+        for limits in (one, two):
+            limits._tasks[0].cancel()
+        async with Redis.from_url(valkey.url.replace("valkey", "redis")) as client:
+            while (await client.time())[1] > 300_000:  # all of it in one second
+                await asyncio.sleep(0.01)
+            assert None not in [await enters(queue) for queue in (here, there)]
+            await client.flushall()
+        reach = one.server.reach
+        cut_off(one)
+        assert await enters(here) is not None
+        one.server.reach = reach  # type: ignore[method-assign]
+        for limits in (one, two, one):
+            await limits._stay()
+        assert here.admission.rpm is not None
+        assert here.admission.rpm.used(0.0) == 3
+
+    play(valkey, 2, script)
+
+
 def test_a_server_that_refuses_commands_is_as_one_that_is_away(valkey: Engine) -> None:
     """F44: it lost our scripts, or takes no writes, because its memory is full or it became a replica of another."""
 

@@ -335,9 +335,12 @@ def test_t33_what_is_kept_is_the_owners_alone_and_holds_no_key(tmp_path: Path) -
         ("a.toml", '[providers.x]\napi_keys = [\n  "sk-literal"]\n', 0o640, True),
         ("a.toml", 'client_keys = ["a-key-of-some-length"]\n', 0o604, True),
         ("a.json", '{"api_key": "sk-literal"}', 0o644, True),
+        ("a.toml", '[key.ada]\nsecret = "sk-literal-of-ada"\n', 0o644, True),
         ("a.toml", '[providers.x]\napi_key = "sk-literal"\n', 0o600, False),
         ("a.toml", '[providers.x]\napi_key = "${KEY}"\n', 0o644, False),
         ("a.toml", '[providers.x]\nmodels = ["m"]\n', 0o644, False),
+        ("a.toml", 'tls_cert = "/etc/ssl/gateway.pem"\ntls_key = "/etc/ssl/gateway.key"\n', 0o644, False),
+        ("a.toml", '[providers.x]\nclient_key = "client.pem"\n', 0o644, False),
     ],
 )
 def test_t33_a_file_with_keys_that_others_can_read_is_warned_of(

@@ -5,13 +5,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote
 
 import pytest
 
 from dragoman import cli
 from dragoman.accounts import bookkeeper
+from dragoman.accounts.budgets import FILE, Line, SqliteBudgets
 from dragoman.accounts.prices import read_price
+from dragoman.cli.admin import RemoteLedger
 from dragoman.gateway.config.teams import TeamSettings
 from dragoman.gateway.routes import admin_keys
 from dragoman.gateway.routes.admin import CALLS, openapi
@@ -94,6 +96,18 @@ def test_a_key_lives_and_ends_by_the_admin_api(tmp_path: Path) -> None:
         ]
         assert {row["who"] for row in told[:5]} == {admin.name}
         assert fresh not in json.dumps(told)
+
+
+def test_what_a_dead_process_had_reserved_is_not_shown_after_its_lease(tmp_path: Path) -> None:
+    """It was shown until the next request with a budget came."""
+    with open_admin(tmp_path) as admin:
+        assert admin.call("PATCH", "/teams/web", {"budget": "5 USD/total"}).status == 200
+        budgets = SqliteBudgets(tmp_path / FILE)
+        line = Line("team:web", 0, 5_000_000, 80)
+        for request, until in (("ended", 1.0), ("runs", 1e12)):
+            assert isinstance(budgets.reserve(request, "o", [line], 1000, now=0.0, until=until, cap=True), list)
+        (stands,) = admin.get("/budgets")["budgets"]
+        assert (stands["account"], stands["reserved"]) == ("team:web", "0.001")
 
 
 def test_what_is_wrong_is_said_and_changes_nothing(tmp_path: Path) -> None:
@@ -288,6 +302,14 @@ def test_the_commands_speak_to_a_gateway_elsewhere(
         assert not (tmp_path / "elsewhere").exists()
         monkeypatch.setenv("DRAGOMAN_ADMIN_KEY", key)
         assert cli.main(["keys", "list"]) == 1
+
+
+def test_a_gateway_is_asked_until_the_moment_that_was_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("dragoman.cli.admin.ask", lambda url, method, path, kind: asked.append(path))
+    RemoteLedger("").sum(["team"], 0.0, 86_400.0, {})
+    RemoteLedger("").sum(["team"], 0.0, 86_400.3, {})
+    assert [parse_qs(path)["until"][0][11:] for path in asked] == ["00:00:00Z", "00:00:01Z"]
 
 
 def test_a_body_is_read_up_to_its_bound(tmp_path: Path) -> None:

@@ -29,6 +29,17 @@ def store(tmp_path: Path) -> SqliteKeyStore:
     return SqliteKeyStore(tmp_path / "keys.db")
 
 
+def test_a_store_that_is_back_is_seen_without_a_request(store: SqliteKeyStore, tmp_path: Path) -> None:
+    """A worker without requests said for ever that its keys cannot be read."""
+    store.new("ada")
+    keys = ClientKeys(store, clock=Clock())
+    assert keys.look() == ""
+    (tmp_path / "keys.db").rename(tmp_path / "elsewhere.db")
+    assert keys.look() == "it has vanished"
+    (tmp_path / "elsewhere.db").rename(tmp_path / "keys.db")
+    assert keys.look() == ""
+
+
 class Clock:
     now = 100.0
 

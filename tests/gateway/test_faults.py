@@ -1,18 +1,20 @@
 """The fault rows of RELIABILITY.md that need only a scripted upstream, by table (F01-F39)."""
 
 import asyncio
+import http.client
 import json
 import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
 
 from dragoman.gateway import stream_writer
+from dragoman.gateway.process import server as process_server
 from dragoman.upstream.http.connection import HttpConnection
 from dragoman.upstream.spec import Timeouts
 from tests.gateway.house import (
@@ -31,6 +33,7 @@ from tests.gateway.house import (
     upstream,
 )
 from tests.gateway.skipped_pauses import held_time
+from tests.gateway.test_restarts import accepts
 from tests.gateway.web import Got, head_of, post
 from tests.waiting import NEVER_S, until, wait_until
 
@@ -541,6 +544,26 @@ def test_f39_a_server_that_ends_says_so_in_the_stream() -> None:
         assert b"shutting down" in data
         assert data.endswith(b"0\r\n\r\n")
         assert line.seen[0].left.wait(NEVER_S)
+
+
+def test_f39_a_connection_that_was_busy_may_bring_one_more_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The head of its answer had been written before, without `connection: close`. nginx sent the next request of
+    another client on it, and that one failed."""
+    monkeypatch.setattr(process_server, "LINGER_S", 0.0)
+    go_on, headers = threading.Event(), {"content-type": "application/json"}
+    script = stream(chunk("fi"), go_on, chunk("ne"), chunk(finish="stop"), DONE)
+    with faultline(script, GOOD) as line, open_house(upstream("one", "openai_chat", line.url, models=("m",))) as house:
+        client = http.client.HTTPConnection("127.0.0.1", house.port, timeout=NEVER_S)
+        with closing(client):
+            client.request("POST", "/v1/chat/completions", json.dumps({**ASK, "stream": True}), headers)
+            first = client.getresponse()
+            house.server.end()
+            wait_until(lambda: not accepts(house.port), "the end of listening")
+            go_on.set()
+            assert first.read().endswith(b"[DONE]\n\n")
+            client.request("POST", "/v1/chat/completions", json.dumps(ASK), headers)
+            second = client.getresponse()
+            assert (second.status, second.headers["connection"]) == (200, "close")
 
 
 def test_a_draining_server_takes_no_new_work() -> None:

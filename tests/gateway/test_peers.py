@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 from dragoman.accounts.prices import Cost
 from dragoman.gateway.access.auth import Access
@@ -123,5 +124,28 @@ def test_xray_and_health_are_those_of_all_workers(tmp_path: Path) -> None:
             health = load_json(await one.get("/health"))
             assert health["workers"] == {"count": 2, "answering": 2}
             assert health["running"] == 1
+
+    run(work)
+
+
+def test_every_worker_says_what_is_wrong_with_another_one(tmp_path: Path) -> None:
+    """/health said "off", "away" or "ok", whichever worker it came to."""
+
+    async def work() -> None:
+        async with two_workers(tmp_path) as (one, two):
+            healthy = load_json(await one.get("/health"))
+            (state,) = two.gateway.now.upstream_states.values()
+            state.worst_state = lambda: "open"  # type: ignore[method-assign]
+            two.gateway.limits = SimpleNamespace(kept="valkey", parts=2, away="no route")
+            two.gateway.now.access.keys.away = "keys.db: the disk is gone"
+            two.gateway.books = SimpleNamespace(away="the disk is full", in_hand=0, close=list)  # type: ignore[assignment]
+            for worker in (one, two):
+                health = load_json(await worker.get("/health"))
+                assert health["state"]["status"] == "away"
+                assert health["keys"]["store"] == "keys.db: the disk is gone"
+                assert health["ledger"] == "the disk is full"
+                assert health["providers"]["demo"]["breaker"] == "open"
+            assert healthy["ledger"] == "off"
+            assert healthy["state"]["status"] == healthy["keys"]["store"] == "ok"
 
     run(work)

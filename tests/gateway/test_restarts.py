@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.accounts.journal import FOLDER, Journal
+from dragoman.accounts.ledger import FILE, LedgerRow, SqliteLedger
 from dragoman.gateway.process.workers import restart_wait_s, supervise
-from tests.cli.test_serve import Running, serving
+from tests.cli.test_serve import Running, environment, serving
 from tests.waiting import NEVER_S, wait_until
 
 BODY = json.dumps({"model": "demo", "messages": [{"role": "user", "content": "say hi"}]}).encode()
@@ -65,6 +67,18 @@ class Load:
             self._stop.set()
             for thread in self._threads:
                 thread.join(NEVER_S)
+
+
+def test_rows_of_a_killed_gateway_are_in_the_ledger_before_the_next_request(tmp_path: Path) -> None:
+    """They waited for a request with a key: a report after a crash at night lacked them."""
+    home = Path(environment(tmp_path)["DRAGOMAN_HOME"])
+    journal = Journal(home / FOLDER)
+    journal.write(LedgerRow(id="a", at=1_794_830_400.0, status=200))
+    journal.close()  # its rows stay, as after a kill
+    with serving(tmp_path):
+        ledger = SqliteLedger(home / FILE)
+        wait_until(lambda: ledger.page(0.0, 1e11, {}, "", 9).rows, "the row in the ledger")
+        wait_until(lambda: not list((home / FOLDER).iterdir()), "the journal's end")
 
 
 def port_of(running: Running) -> int:
@@ -139,8 +153,10 @@ def test_f40_a_port_is_shared_only_if_asked_for(tmp_path: Path) -> None:
             second.bind(("127.0.0.1", port_of(running)))
 
 
-def test_f39_a_server_that_leaves_serves_its_connections_and_no_new_ones(tmp_path: Path) -> None:
-    with serving(tmp_path) as running:
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_f39_a_server_that_leaves_serves_its_connections_and_no_new_ones(workers: str, tmp_path: Path) -> None:
+    """With workers, their supervisor took new connections and reset them when it ended."""
+    with serving(tmp_path, "--workers", workers) as running:
         port = port_of(running)
         kept = http.client.HTTPConnection("127.0.0.1", port, timeout=NEVER_S)
         kept.request("GET", "/healthz")

@@ -483,6 +483,15 @@ def test_a_budget_is_spent_and_says_when_it_begins_anew(
         assert "the budget of the key ada is spent (0.04 USD/month); it begins anew at 20" in spent.text
 
 
+def test_a_request_that_may_cost_too_much_is_not_told_that_the_budget_is_spent(
+    office: Open, store: SqliteKeyStore
+) -> None:
+    key = store.new("ada", grant=Grant(budget="0.04 USD/month"))
+    with office(budgets=BudgetSettings(policy="refuse")) as here:
+        refused = chat(here.url, key, max_tokens=1000)
+        assert "the budget of the key ada has less left than this request may cost (0.04 USD/month)" in refused.text
+
+
 def test_a_client_that_asks_one_after_the_other_is_not_refused_for_its_last_request(
     office: Open, store: SqliteKeyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,11 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(LedgerRow).decode
 
 
+def has_files(folder: Path) -> bool:
+    """Whether processes have left rows, or write some now."""
+    return folder.is_dir() and any(folder.glob("*.jsonl"))
+
+
 class Segment:
     """One file, and its rows as long as memory allows."""
 

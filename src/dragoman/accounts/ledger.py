@@ -4,6 +4,7 @@ A row is first a line of a journal file (journal.py), then a row of SQLite. Each
 is read twice counts once. Single rows are kept for some days; the sums stay.
 """
 
+import math
 import sqlite3
 import threading
 import time
@@ -117,8 +118,14 @@ def read_cursor(cursor: str) -> tuple[float, str]:
         raise ValueError("cursor: expected the cursor of the page before") from None
 
 
+def find_hours(since: float, until: float) -> tuple[int, int]:
+    """The hours that this time touches: the first one, and the one after the last."""
+    return int(since // 3600), math.ceil(until / 3600)
+
+
 class Ledger(Protocol):
-    """Where rows are kept. OSError: it cannot be used now, and the rows wait in the journal."""
+    """Where rows are kept. OSError: it cannot be used now, and the rows wait in the journal. `until` is the first
+    moment that does not belong to a report."""
 
     def add(self, rows: Sequence[LedgerRow]) -> None:
         """Adds rows in one transaction. A row that is there already is not changed."""
@@ -210,7 +217,7 @@ class SqliteLedger:
         what = ", ".join((*names, *source.sums))
         statement = f"select {what} from {source.table} where {source.time}"  # noqa: S608  # our own names
         statement += "".join(f" and {word} = ?" for word in where) + (f" group by {', '.join(names)}" if names else "")
-        first, last = (since, until) if details else (int(since // 3600), int(until // 3600))
+        first, last = (since, until) if details else find_hours(since, until)
         with self._report() as db:
             found = db.execute(statement, (first, last, *where.values())).fetchall()
         size = len(names)
@@ -224,7 +231,7 @@ class SqliteLedger:
     def page(self, since: float, until: float, where: dict[str, str], cursor: str, most: int) -> Page:
         if unknown := [word for word in where if word not in COLUMNS]:
             raise ValueError(f"{unknown[0]}: expected some of {', '.join(COLUMNS)}")
-        last = read_cursor(cursor) if cursor else (until, "\U0010ffff")
+        last = read_cursor(cursor) if cursor else (until, "")
         most = min(max(most, 1), MOST_ROWS)
         what = ", ".join(COLUMNS)
         statement = f"select {what} from requests where at >= ? and (at, id) < (?, ?)"  # noqa: S608  # our own names
@@ -316,10 +323,10 @@ class _Source(Struct, frozen=True):
     sums: tuple[str, ...]
 
 
-_SUMMED_FROM = _Source("sums", "hour >= ? and hour <= ?", tuple(f"sum({name})" for name in SUM_FIELDS))
+_SUMMED_FROM = _Source("sums", "hour >= ? and hour < ?", tuple(f"sum({name})" for name in SUM_FIELDS))
 _DETAILED = _Source(
     "requests",
-    "at >= ? and at <= ?",
+    "at >= ? and at < ?",
     (
         *("count(*)", "sum(status >= 400)", "sum(cost is null)"),
         *(f"coalesce(sum({name}), 0)" for name in (*COUNTERS, "cost", "total_ms")),

@@ -96,8 +96,11 @@ def write_csv(report: Sequence[ReportLine], by: Sequence[str]) -> str:
     writer = csv.writer(out)
     writer.writerow([*by, "currency", *FIELDS])
     for line in report:
-        values = [_in_units(name, getattr(line.sums, name)) for name in FIELDS]
-        writer.writerow([*(_cell(line.sums.by[word]) for word in by), line.sums.by["currency"], *values])
+        sums = line.sums
+        values = {name: _in_units(name, getattr(sums, name)) for name in FIELDS}
+        if sums.unpriced == sums.requests:
+            values["cost"] = ""
+        writer.writerow([*(_cell(sums.by[word]) for word in by), sums.by["currency"], *values.values()])
     return out.getvalue()
 
 

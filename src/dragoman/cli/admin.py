@@ -4,6 +4,7 @@ The gateway is the one of DRAGOMAN_ADMIN_URL, else one that runs with this state
 also if it was started with another configuration than a command would find here.
 """
 
+import math
 import os
 import time
 import urllib.error
@@ -275,7 +276,7 @@ class RemoteLedger:
         from dragoman.accounts.money import write_time
 
         filters = {"key_name" if name == "key" else name: value for name, value in where.items()}
-        return urlencode({"since": write_time(since), "until": write_time(until + 1), **filters, **more})
+        return urlencode({"since": write_time(since), "until": write_time(math.ceil(until)), **filters, **more})
 
 
 def read_spent(row: "KeyRow | KeyView", teams: "dict[str, Grant]") -> list[str]:

@@ -55,14 +55,13 @@ def run(args: argparse.Namespace) -> int:
 
 def look(args: argparse.Namespace) -> Iterator[Finding]:
     yield from look_at_versions()
-    settings = None
     try:
-        settings = load(args.config)
+        settings, engines = load(args.config, offline=args.offline)
         yield Finding("ok", "configuration", settings.source or "none: dragoman serves what it finds on this machine")
     except ConfigError as error:
         yield Finding("wrong", "configuration", str(error), "mend the file, or write a new one: dragoman init NEW.toml")
-    if settings is None:
         return
+    yield from map(judge_engine, engines)
     yield look_at_port(settings)
     yield from look_at_network(settings)
     yield from look_at_addresses(settings)
@@ -80,14 +79,27 @@ def look_at_addresses(settings: "Settings") -> Iterator[Finding]:
             yield Finding("note", f"{name.upper()}_HOST", f"nothing answers at {url}", "start that server, or unset it")
 
 
-def load(config: str | None) -> "Settings":
+def load(config: str | None, *, offline: bool) -> tuple["Settings", list[tuple[str, str]]]:
+    """The configuration, and its engines as `probe_engines` has them."""
     from pathlib import Path
 
     from dragoman.gateway.process.startup import ServeOptions, check_exposure, make_access, settle
+    from dragoman.gateway.stores.engines import probe_engines
 
     settings = settle(ServeOptions(config=Path(config) if config else None), os.environ)
-    check_exposure(settings, make_access(settings, os.environ))
-    return settings
+    engines = [] if offline else asyncio.run(probe_engines(settings))
+    if not settings.database or (engines and not any(away for _, away in engines)):  # else keys cannot be read now
+        check_exposure(settings, make_access(settings, os.environ))
+    return settings, engines
+
+
+def judge_engine(engine: tuple[str, str]) -> Finding:
+    """Valkey or PostgreSQL: its address, and why it cannot be used."""
+    place, away = engine
+    if not away:
+        return Finding("ok", place, "answers")
+    fix = "start it, or change its address in the configuration" if away.startswith("does not answer") else ""
+    return Finding("wrong", place, away, fix)
 
 
 def look_at_versions() -> Iterator[Finding]:

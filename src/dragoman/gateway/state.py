@@ -261,6 +261,13 @@ class Gateway:
             self.books = self._open_books(settings)
         return self.books
 
+    def take_over_rows(self) -> None:
+        """Starts the bookkeeper now if a process that was killed has left rows."""
+        settings = self.now.settings
+        if settings.store_path is not None and journal.has_files(settings.store_path.parent / journal.FOLDER):
+            self.books = self.books or self._open_books(settings)
+            self.books.start()
+
     def _open_books(self, settings: Settings) -> Bookkeeper:
         folder = settings.store_path.parent if settings.store_path is not None else Path()
         rules = settings.teams

@@ -44,6 +44,14 @@ PREPARE_S = 10.0  # a request waits at most this long for all documents
 MOST_BYTES = 1024 * 1024
 MOST_KNOWN = 10_000  # good tokens that are remembered
 DISCOVERY = "/.well-known/openid-configuration"
+# Errors that PyJWT raises after it has checked the signature.
+_OF_CLAIMS = (
+    jwt.ExpiredSignatureError,
+    jwt.ImmatureSignatureError,
+    jwt.InvalidAudienceError,
+    jwt.InvalidIssuerError,
+    jwt.MissingRequiredClaimError,
+)
 _SHAPE = re.compile(r"[A-Za-z0-9_-]{10,4096}\.[A-Za-z0-9_-]{10,8192}\.[A-Za-z0-9_-]{10,2048}")
 
 Fetch = Callable[[str], bytes]
@@ -138,22 +146,26 @@ class TokenChecker:
         return holder
 
     def _decode(self, token: str) -> dict[str, Any] | None:
+        try:
+            return self._read_claims(token)
+        except (jwt.PyJWTError, ValueError, TypeError):
+            return None
+
+    def _read_claims(self, token: str) -> dict[str, Any] | None:
+        """None: its key is not one of the provider's. The signature is checked before the claims."""
         key = self._keys.get(self._name_key(token))
         if key is None:
             return None
         settings = self._settings
-        try:
-            found: dict[str, Any] = jwt.decode(
-                token,
-                key,
-                algorithms=list(ALGORITHMS),
-                audience=settings.audience,
-                issuer=settings.issuer,
-                leeway=LEEWAY_S,
-                options={"require": ["exp", "iss", "aud", "sub"]},
-            )
-        except (jwt.PyJWTError, ValueError, TypeError):
-            return None
+        found: dict[str, Any] = jwt.decode(
+            token,
+            key,
+            algorithms=list(ALGORITHMS),
+            audience=settings.audience,
+            issuer=settings.issuer,
+            leeway=LEEWAY_S,
+            options={"require": ["exp", "iss", "aud", "sub"]},
+        )
         return found
 
     def _make_holder(self, claims: Mapping[str, Any]) -> Holder | None:
@@ -177,10 +189,21 @@ class TokenChecker:
         """None for a team that does not exist: none of its limits would hold."""
         return self._find_team(team) if team else NO_GRANT
 
-    def say_lost_team(self, token: str) -> str:
-        """For the owner of a good token whose team does not exist; "" for any other token."""
-        claims = self._decode(token) if self.is_token(token) else None
-        team = claims.get(self._settings.team_claim, self._settings.team) if claims is not None else ""
+    def explain(self, token: str) -> str:
+        """Why a token that the provider has signed is refused, for its owner; "" for any other token."""
+        try:
+            claims = self._read_claims(token) if self.is_token(token) else None
+        except _OF_CLAIMS as error:
+            return f"this token is refused: {error}"
+        except (jwt.PyJWTError, ValueError, TypeError):
+            return ""
+        if claims is None:
+            return ""
+        try:
+            self._make_grant(claims)
+        except ValueError as error:
+            return f"this token is refused: {error}"
+        team = claims.get(self._settings.team_claim, self._settings.team)
         if not isinstance(team, str) or len(team) > LONGEST_NAME or self._grant_of(team) is not None:
             return ""
         return f"the team {team!r} of this token does not exist here: an admin of this gateway can make it"

@@ -16,6 +16,7 @@ from dragoman.accounts.ledger import (
     Page,
     Sums,
     check_words,
+    find_hours,
     read_cursor,
     with_tries,
 )
@@ -164,15 +165,15 @@ class PostgresLedger:
     def sum(self, by: Sequence[str], since: float, until: float, where: dict[str, str]) -> list[Sums]:
         check_words(by, where)
         details = any(word in DETAILS for word in (*by, *where))
-        time = "at" if details else "hour * 3600"
+        column, time = ("at", "at") if details else ("hour", "hour * 3600")
         names = [_show_time(word, time) if word in _TIMES else word for word in by]
         added = _DETAILED if details else [f"coalesce(sum({name}), 0)::bigint" for name in SUM_FIELDS]
         statement = f"select {', '.join((*names, *added))}"
         statement += " from dragoman.requests" if details else " from dragoman.sums"
-        statement += f" where {'at' if details else 'hour'} between $1 and $2"
+        statement += f" where {column} >= $1 and {column} < $2"
         statement += "".join(f" and {word}::text = ${number}" for number, word in enumerate(where, 3))
         statement += f" group by {', '.join(names)}" if names else ""
-        first, last = (since, until) if details else (int(since // 3600), int(until // 3600))
+        first, last = (since, until) if details else find_hours(since, until)
 
         async def work(connection: PgConnection) -> list[Any]:
             return list(await connection.fetch(statement, first, last, *where.values()))
@@ -188,7 +189,7 @@ class PostgresLedger:
     def page(self, since: float, until: float, where: dict[str, str], cursor: str, most: int) -> Page:
         if unknown := [word for word in where if word not in COLUMNS]:
             raise ValueError(f"{unknown[0]}: expected some of {', '.join(COLUMNS)}")
-        last = read_cursor(cursor) if cursor else (until, "\U0010ffff")
+        last = read_cursor(cursor) if cursor else (until, "")
         most = min(max(most, 1), MOST_ROWS)
         statement = f"select {', '.join(COLUMNS)} from dragoman.requests"  # noqa: S608  # our own names
         statement += ' where at >= $1 and (at < $2 or at = $2 and id collate "C" < $3)'

@@ -126,6 +126,11 @@ class ValkeyLimits:
     def server_s(self) -> float:
         return self.clock() + self._offset
 
+    @property
+    def first_alone(self) -> int:
+        """The first second of Valkey's time in which it granted nothing any more."""
+        return int(self.away_since + self._offset) + 1
+
     def set_time(self, server_ms: int) -> None:
         self._offset = server_ms / 1000 - self.clock()
 
@@ -312,7 +317,10 @@ class Limit:
             window.limit = share
             if min(weight, self.seen[kind].limit) > share or window.wait_s(now, weight) > 0:
                 return False
+        # If Valkey loses its memory, the most that any replica has seen of a second counts. What is sent now is added,
+        # so it counts for a second of which no replica can have seen anything.
+        second = max(int(server_s), limits.first_alone)
         for kind, weight in weights.items():
             self._local[kind].take(now, weight)
-            self._count(kind, int(server_s), weight)
+            self._count(kind, second, weight)
         return True

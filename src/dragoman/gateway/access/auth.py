@@ -136,7 +136,7 @@ class Access:
 
     def admit(self, http: HttpRequest, access: AccessClass) -> tuple[int, str] | None:
         """None if the key is good. Otherwise a status and a message, the same for unknown, wrong and revoked keys;
-        the owner of an expired key is told so.
+        the owner of an expired key is told so, and the owner of a token what is wrong with it.
 
         Pages of `origins` and of desktop programs may ask models. To administer, they need a key of their own: they
         cannot use the console's session, nor that no key is needed here."""
@@ -162,8 +162,8 @@ class Access:
             return 401, f"a key is needed: dragoman keys new{' --admin' if access == 'admin' else ''}"
         if found is not None:
             return 401, "an admin key is for /admin, /metrics and /xray; models need a client key: dragoman keys new"
-        lost = self.tokens.say_lost_team(key) if self.tokens is not None else ""
-        return 401, self.keys.say_expired(key) or lost or "no valid key"
+        why = self.tokens.explain(key) if self.tokens is not None else ""
+        return 401, self.keys.say_expired(key) or why or "no valid key"
 
     def lets_in(self, http: HttpRequest) -> bool:
         """Whether a client may ask models, by its key. A wrong key is not counted: `admit` does that."""

@@ -373,16 +373,16 @@ async def charge_stored(scope: "Scope", tokens: int, added: int, output: int | N
 def _spent(spent: Spent, accounts: Sequence[Account], now: float) -> Failure:
     """Spent money is gone until the next period. Money that running requests have reserved is free again soon."""
     account = next(one for one in accounts if one.name == spent.account)
-    budget = account.budget
     if spent.may_come_back:
-        words = f"running requests hold the rest of the budget of {account.label} ({budget})"
+        words = f"running requests hold the rest of the budget of {account.label} ({account.budget})"
         return Failure(kind="rate_limited", status=429, code="budget_reserved", message=words, retry_after_s=2.0)
-    reset = find_reset(budget, now) if budget is not None else None
+    reset = find_reset(account.budget, now) if account.budget is not None else None
     when = f"; it begins anew at {write_time(reset)}" if reset is not None else ""
+    state = "is spent" if spent.micros >= spent.limit else "has less left than this request may cost"
     return Failure(
         kind="no_credit",
         code="budget_exceeded",
-        message=f"the budget of {account.label} is spent ({budget}){when}",
+        message=f"the budget of {account.label} {state} ({account.budget}){when}",
         retry_after_s=None if reset is None else max(reset - now, 1.0),
     )
 

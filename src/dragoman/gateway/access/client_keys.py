@@ -222,6 +222,11 @@ class ClientKeys:
         if self.away or self._may_be_old():
             self._read()
 
+    def look(self) -> str:
+        """Why the store cannot be read now; "" if it can."""
+        self._refresh()
+        return self.away
+
     def _may_be_old(self) -> bool:
         """Whether the store may have changed since it was read here."""
         return self.store is not None and (self._seen is None or self.store.stamp() != self._seen)

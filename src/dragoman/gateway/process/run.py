@@ -101,7 +101,13 @@ def _serve_with_workers(
             )
             run_loop(main)
 
-        return supervise(options.workers, work, last_good.follow)
+        def stop_listening() -> None:
+            """While a socket of ours is open, clients get connections that no worker accepts."""
+            for one in (listener, admin):
+                if one is not None:
+                    one.close()
+
+        return supervise(options.workers, work, last_good.follow, stop_listening)
 
 
 def check_system(options: ServeOptions) -> None:
@@ -153,6 +159,7 @@ async def _open_gateway(
     gateway = Gateway(settings, access, log=journal, limits=limits, database=open_database(settings))
     gateway.traces = open_traces(settings)
     gateway.remember_config("start")
+    gateway.take_over_rows()
     if shared is not None:
         await shared.start()
         gateway.closers.append(shared.close)

@@ -110,7 +110,8 @@ class Server:
             connection.shutdown()
         grace_s = self._gateway.now.settings.grace_s
         ending = loop.call_later(grace_s, self._gateway.end_streams)
-        closing = loop.call_later(LINGER_S, self._gateway.drain)
+        # A connection that was busy may bring one more request: the head of its answer did not say that it will close.
+        closing = loop.call_later(max(LINGER_S, grace_s / 2), self._gateway.drain)
         try:
             await self._wait_for_answers(loop.time() + grace_s + AFTER_GRACE_S)
         finally:

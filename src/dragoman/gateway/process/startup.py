@@ -32,7 +32,8 @@ from dragoman.gateway.stores.verify import Verifier
 SECRET_VARIABLE = "DRAGOMAN_STATE_SECRET"  # noqa: S105 - the name of a variable
 SHORTEST_SECRET = 16
 _SECRET_BYTES = 32
-_LITERAL_KEY = re.compile(r"""(?:keys?)["']?\s*[=:]\s*\[?\s*["'](?!\$\{)[^"']""")
+# `tls_key` and `client_key` name files.
+_LITERAL_KEY = re.compile(r"""(?:(?<!tls_)(?<!client_)key|keys|secret)["']?\s*[=:]\s*\[?\s*["'](?!\$\{)[^"']""")
 
 
 class ServeOptions(Struct, kw_only=True):

@@ -28,10 +28,15 @@ def restart_wait_s(deaths: int) -> float:
 Work = Callable[[int, Callable[[], None]], None]
 
 
-def supervise(count: int, work: Work, on_reload: Callable[[], object] = lambda: None) -> int:
+def supervise(
+    count: int,
+    work: Work,
+    on_reload: Callable[[], object] = lambda: None,
+    on_stop: Callable[[], object] = lambda: None,
+) -> int:
     """Runs `work` in `count` children until it is told to stop; the exit code."""
     signal.signal(RELOADED, lambda sig, frame: on_reload())
-    return _Supervisor(work).run(count)
+    return _Supervisor(work, on_stop).run(count)
 
 
 def end_with(parent: int) -> None:
@@ -48,8 +53,8 @@ def _tell(parent: int) -> None:
 
 
 class _Supervisor:
-    def __init__(self, work: Work) -> None:
-        self._work = work
+    def __init__(self, work: Work, on_stop: Callable[[], object]) -> None:
+        self._work, self._on_stop = work, on_stop
         self._children: dict[int, tuple[int, float]] = {}  # pid -> number, start time
         self._due: dict[int, float] = {}  # number -> time of its next start
         self._deaths: dict[int, int] = {}  # number -> early deaths in a row
@@ -121,7 +126,9 @@ class _Supervisor:
         self._due[number] = now + restart_wait_s(deaths)
 
     def _forward(self, sig: int, frame: Any) -> None:
-        self._stopping = self._stopping or sig != signal.SIGHUP
+        if sig != signal.SIGHUP and not self._stopping:
+            self._stopping = True
+            self._on_stop()
         for pid in list(self._children):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, sig)

@@ -145,6 +145,7 @@ def list_budgets(request: AdminRequest) -> Budgets:
     accounts = list(_accounts(request).values())
     now = request.gateway.wall()
     with closing(open_budgets(request.folder, request.gateway.database)) as store:
+        store.expire(now)  # otherwise what a dead process had reserved is shown until the next request
         found = store.read(budgets.make_lines(accounts, now))
     return Budgets(budgets=[_budget(account, spent, now) for account, spent in zip(accounts, found, strict=True)])
 

@@ -37,13 +37,14 @@ async def serve_health(gateway: Gateway, http: HttpRequest, match: Match) -> Htt
         return json_response({"status": status_of(gateway)})
     health = _health(gateway)
     if gateway.peers is not None and http.client != PEER:
-        others = [load_json(answer.body) for answer in await gateway.peers.ask_all(http)]
+        others = [load_json(answer.body) for answer in await gateway.peers.ask_all(http) if answer.status == 200]
         health = _join_health(health, others, gateway.peers.count)
     return json_response(health)
 
 
 def _join_health(health: JsonObject, others: list[JsonObject], count: int) -> JsonObject:
-    """Numbers that workers have together are added up. The rest is about this worker."""
+    """Numbers that workers have together are added up. Of what is wrong, the worst is shown, whichever worker has it.
+    The rest is about this worker."""
     for other in others:
         health["running"] += other.get("running", 0) + 1  # the worker did not count our question
         for name, size in other.get("queue_sizes", {}).items():
@@ -53,8 +54,23 @@ def _join_health(health: JsonObject, others: list[JsonObject], count: int) -> Js
             if own is not None:
                 for field in ("running", "sent", "failed"):
                     own[field] += row[field]
+                own["breaker"] = _worse(own["breaker"], row["breaker"])
+                for field in ("resting", "disabled"):
+                    own["keys"][field] = max(own["keys"][field], row["keys"][field])
+        health["state"]["status"] = _worse(health["state"]["status"], other["state"]["status"])
+        health["keys"]["store"] = _worse(health["keys"]["store"], other["keys"]["store"])
+        health["ledger"] = _worse(health["ledger"], other["ledger"])
+        in_hand = [one["budgets_in_hand"] for one in (health, other) if one["budgets_in_hand"] is not None]
+        health["budgets_in_hand"] = min(in_hand, default=None)
     health["workers"] = {"count": count, "answering": len(others) + 1}
     return health
+
+
+_GOOD = {"off": 0, "unused": 1, "ok": 2, "closed": 2, "half_open": 3}  # any other word is a reason
+
+
+def _worse(one: str, other: str) -> str:
+    return max(one, other, key=lambda word: _GOOD.get(word, 4))
 
 
 def _health(gateway: Gateway) -> JsonObject:
@@ -68,9 +84,9 @@ def _health(gateway: Gateway) -> JsonObject:
         "rate_limits": {name: _limits(state, now) for name, state in upstream_states.items()},
         "providers": {name: describe_provider(state, now) for name, state in upstream_states.items()},
         "models": len(gateway.now.models),
-        "keys": {"needed": gateway.now.access.keys.needed, "store": gateway.now.access.keys.away or "ok"},
+        "keys": {"needed": gateway.now.access.keys.needed, "store": gateway.now.access.keys.look() or "ok"},
         "state": _state(gateway),
-        "ledger": (gateway.books.away or "ok") if gateway.books is not None else "off",
+        "ledger": _ledger(gateway),
         "budgets_in_hand": gateway.books.in_hand if gateway.books is not None else None,
         "configuration": {"generation": gateway.now.number, "source": gateway.now.settings.source or None},
     }
@@ -84,6 +100,14 @@ def _state(gateway: Gateway) -> JsonObject:
     """Where limits are kept, and under which share of them this process goes on while that place is away."""
     limits = gateway.limits
     return {"kept": limits.kept, "status": "away" if limits.away else "ok", "share": f"1/{limits.parts}"}
+
+
+def _ledger(gateway: Gateway) -> str:
+    """A process opens the ledger for the first request that it records."""
+    if gateway.books is not None:
+        return gateway.books.away or "ok"
+    on = gateway.now.settings.teams.ledger.on
+    return "unused" if on or (on is None and gateway.now.access.keys.needed) else "off"
 
 
 def _limits(state: UpstreamState, now: float) -> JsonObject:
@@ -175,7 +199,7 @@ def _gauges(gateway: Gateway, asked_by_client: int = 1) -> list[Gauge]:
         gauges.append(("dragoman_breaker_open", label, float(state.worst_state() == "open")))
         gauges.append(("dragoman_keys_resting", label, sum(key.rests_until > now for key in state.keys.keys)))
     gauges.append(("dragoman_config_generation", {}, gateway.now.number))
-    gauges.append(("dragoman_keys_not_read", {}, float(bool(gateway.now.access.keys.away))))
+    gauges.append(("dragoman_keys_not_read", {}, float(bool(gateway.now.access.keys.look()))))
     gauges.append(("dragoman_state_away", {}, float(bool(gateway.limits.away))))
     gauges.append(("dragoman_config_rejected", {}, gateway.rejected))
     gauges.append(("dragoman_log_dropped", {}, gateway.log.sink.dropped if gateway.log.sink else 0))
