@@ -44,6 +44,22 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, f"expected one of {', '.join(known)}, found {value!r}{hint}")
 
 
+def add_actions(parser: argparse.ArgumentParser) -> "argparse._SubParsersAction[argparse.ArgumentParser]":
+    """For a command with actions of its own, as in `dragoman keys new`."""
+    return parser.add_subparsers(title="actions", metavar="ACTION", required=True, dest="what")
+
+
+def add_action(
+    actions: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, words: str
+) -> argparse.ArgumentParser:
+    """`words` say what it does, in the list of actions and at the head of its own help."""
+    return actions.add_parser(name, help=words, description=make_sentence(words))
+
+
+def make_sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
+
+
 def read_port(text: str) -> int:
     return read_whole(0, MOST_PORT)(text)
 
@@ -81,5 +97,5 @@ def add_refuse(parser: argparse.ArgumentParser) -> None:
         choices=(*RANKS, *KINDS),
         default=[],
         metavar="WORD",
-        help="fail on notes of this rank or kind",
+        help=f"fail on notes of this rank ({', '.join(RANKS)}) or kind ({', '.join(KINDS)})",
     )
