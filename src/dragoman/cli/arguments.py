@@ -1,9 +1,12 @@
-"""Parsing of command lines: an option that several commands have, numbers with limits, and helpful errors."""
+"""Parsing of command lines: options that several commands have, numbers with limits, and helpful errors."""
 
 import argparse
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
+
+from dragoman.gateway import HOST, PORT
 
 MOST_PORT = 65_535
 
@@ -86,6 +89,19 @@ def read_decimal(text: str) -> float:
     if not 0 <= number < float("inf"):
         raise argparse.ArgumentTypeError(f"expected a number of 0 or more, found {text!r}")
     return number
+
+
+def add_gateway(parser: argparse.ArgumentParser) -> None:
+    """For commands that ask a model through the gateway of this machine."""
+    parser.add_argument("--model", "-m", help="the model (default: the gateway's first)")
+    parser.add_argument("--host", default=HOST, help="of the gateway (default: %(default)s)")
+    parser.add_argument("--port", type=read_port, default=PORT, help="of the gateway (default: %(default)s)")
+    parser.add_argument("--key", help="a client key (default: DRAGOMAN_KEY)")
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """For commands that read the configuration which `serve` would read."""
+    parser.add_argument("--config", type=Path, metavar="FILE", help="dragoman.toml or config.json (default: as serve)")
 
 
 def add_refuse(parser: argparse.ArgumentParser) -> None:
