@@ -24,6 +24,18 @@ def test_a_dialects_name_is_rare_outside_the_dialects() -> None:
     assert count_tree()["dialect names as strings outside dialects/"] < MOST_DIALECT_NAMES
 
 
+LONGEST_FILE, LONGEST_FUNCTION = 600, 61  # lines
+
+
+def test_a_file_is_read_in_one_sitting() -> None:
+    sizes = {str(path.relative_to(SOURCE)): len(path.read_text("utf-8").splitlines()) for path in SOURCE.rglob("*.py")}
+    assert {path: size for path, size in sizes.items() if size > LONGEST_FILE} == {}
+
+
+def test_a_function_fits_in_a_glance() -> None:
+    assert count_tree()["functions: the longest"] <= LONGEST_FUNCTION
+
+
 # Names that stand in several modules on purpose: all dialects have these two.
 SAME_IN_EACH_DIALECT = {"StreamDecoder", "StreamEncoder"}
 

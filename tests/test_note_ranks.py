@@ -35,6 +35,9 @@ ASKED = {"model": "m", "max_tokens": 9, "messages": TURNS}
         ("invented", "max_output", "anthropic demands a limit: 4096", "changed"),
         ("invented", "name", "the name of its call", "harmless"),
         ("repaired", "parts", "the call a has no result", "changed"),
+        ("dropped", "name", "only openai_chat has name", "changed"),  # which person speaks
+        ("dropped", "name", "joined with a turn that has another name", "changed"),
+        ("altered", "0", "ollama takes no image as url: a line of text takes its place", "lost"),
     ],
 )
 def test_a_note_has_a_rank(kind: NoteKind, field: str, why: str, rank: str) -> None:

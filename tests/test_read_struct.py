@@ -40,7 +40,7 @@ class Needed(Struct):
         (
             {"xyz": 1},
             "xyz",
-            "no such key; expected some of by_name, color, either, inner, many, to, url, wait_s",
+            "no such key; expected one of by_name, color, either, inner, many, to, url, wait_s",
         ),
         ({"color": "blue"}, "color", "expected green or red, found 'blue'"),
         ({"color": 3}, "color", "expected green or red, found number"),

@@ -8,6 +8,7 @@ DOCS = ROOT / "docs"
 PLACES = ("src", "tests", "docs", "bench", "tools")
 FAULT = re.compile(r"\b([FT]\d\d)\b(?=[^\w\"'`:]|$)")
 NUMBERED = re.compile(r"\b(CLIENTS|FIELD-CASES) (\d+)\b")
+CASES = re.compile(r"(?:(?<=[(\"])|(?<=; ))cases? (\d+(?:(?:, |-)\d+)*)(?=[):,;\"])")  # (case 66), "cases 1, 51-53"
 MISSION = re.compile(r"\bmission ([A-EW]\d+)\b")
 NOT_CITATIONS = re.compile(r"^#? ?[0-9A-F]{6,}|\\u|U\+|utf", re.I)
 
@@ -35,6 +36,7 @@ def find_codes(line: str) -> list[str]:
     if NOT_CITATIONS.search(line):
         return []
     numbered = [f"{kind} {number}" for kind, number in NUMBERED.findall(line)]
+    numbered += [f"FIELD-CASES {number}" for found in CASES.findall(line) for number in re.findall(r"\d+", found)]
     return [*FAULT.findall(line), *numbered, *(f"mission {row}" for row in MISSION.findall(line))]
 
 
@@ -56,4 +58,5 @@ def test_a_code_without_an_explanation_is_found() -> None:
         "CLIENTS 40",
         "FIELD-CASES 999",
     ]
+    assert find_codes('"cases 901, 998: ids", (case 999)') == ["FIELD-CASES 901", "FIELD-CASES 998", "FIELD-CASES 999"]
     assert not {"F99", "CLIENTS 40", "FIELD-CASES 999"} & explained()

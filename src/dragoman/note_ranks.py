@@ -47,14 +47,22 @@ _SAYS_NOTHING = re.compile(
     r"|at most \d+ cache marks|\S+ \S+ no cache marks?(?: on [a-z ]+)?"
 )
 
+# The model no longer sees which of several persons speaks in a turn.
+_SPEAKERS = re.compile(r"joined with a turn that has another name|only \S+ has name")
+_LEFT_OUT = ": a line of text takes its place"  # of a picture, a sound or a file
+
 
 @lru_cache(4096)
 def rank_note(kind: "NoteKind", field: str, why: str) -> NoteRank:
     """`field`: the last name in the place of the note."""
     if kind in ("invented", "repaired"):
         return "changed" if field in _READ_BY_THE_MODEL else "harmless"
+    if field == "name" and _SPEAKERS.fullmatch(why):
+        return "changed"
     if field in _BOOKKEEPING or _SAYS_NOTHING.fullmatch(why):
         return "harmless"
+    if why.endswith(_LEFT_OUT):
+        return "lost"
     if kind == "altered" or field in _GUIDANCE or _OLD_THOUGHTS.fullmatch(why):
         return "changed"
     return "lost"

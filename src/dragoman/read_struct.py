@@ -108,7 +108,7 @@ def suggest(name: str, known: Collection[str], otherwise: str = "") -> str:
     from difflib import get_close_matches  # after a mistake only
 
     near = get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]}?" if near else otherwise or f"expected some of {', '.join(sorted(known))}"
+    return f"did you mean {near[0]}?" if near else otherwise or f"expected one of {', '.join(sorted(known))}"
 
 
 # ---------------------------------------------------------------- types in words

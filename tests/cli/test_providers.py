@@ -26,7 +26,7 @@ def test_one_provider_says_what_it_takes_and_where_it_was_seen(capsys: pytest.Ca
     shown = capsys.readouterr().out
     assert "GROQ_API_KEY" in shown
     assert re.search(r"old thoughts +refused", shown)
-    assert "FC 15" in shown
+    assert "case 15" in shown
 
 
 def test_a_models_rules_are_shown_with_it(capsys: pytest.CaptureFixture[str]) -> None:

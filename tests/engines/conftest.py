@@ -1,4 +1,4 @@
-"""Engines are started once for a file of tests. Where they cannot be had, the tests skip and say why."""
+"""Engines are started once for a file of tests. Where they cannot be installed, the tests skip and say why."""
 
 from collections.abc import Iterator
 

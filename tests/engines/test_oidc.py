@@ -1,4 +1,4 @@
-"""Tokens of an identity provider: a real issuer on loopback, whose keys change and who goes away."""
+"""Tokens of an identity provider: a real issuer on loopback. Its keys change, and it goes away."""
 
 import asyncio
 import json
@@ -188,7 +188,7 @@ def test_a_team_that_changes_counts_for_tokens_that_are_known(issuer: Issuer) ->
 
 
 def test_a_token_of_an_unknown_team_is_refused_with_the_reason(issuer: Issuer, tmp_path: Path) -> None:
-    """No limit and no budget of a team held for it: a wrong letter in a claim was a way around them."""
+    """Seen: a wrong letter in the claim was a way around all limits and budgets of the team."""
     oidc = {"issuer": issuer.url, "audience": "dragoman", "team": "everyone"}
     teams = {"web": {"rpm": 1}, "everyone": {"rpm": 1}}
     (tmp_path / "config.json").write_text(json.dumps({"demo": True, "oidc": oidc, "team": teams}))
@@ -245,7 +245,7 @@ def test_a_team_that_is_deleted_closes_its_tokens_and_one_that_is_made_opens_the
 
 @pytest.mark.parametrize("claims", [{"sub": "\x1b[31mred"}, {"team": "a\nb"}, {"team": "x" * 101}, {"team": ["web"]}])
 def test_a_claim_that_is_no_name_opens_nothing(issuer: Issuer, claims: dict[str, Any]) -> None:
-    """It would stand in logs, metrics and the tables that a terminal shows."""
+    """Otherwise it would get into logs, metrics and the tables that a terminal shows."""
     checker = TokenChecker(settings_of(issuer), lambda team: NO_GRANT)
     token = issuer.sign(**claims)
     asyncio.run(checker.prepare(token))

@@ -1,4 +1,5 @@
-"""`on_state_loss = "refuse"` from outside: what is away is said, what cannot be counted is refused, and it heals."""
+"""`on_state_loss = "refuse"` from outside: /health names the server that is away, requests that cannot be
+counted are refused, and all is well again when the server is back."""
 
 import json
 from pathlib import Path

@@ -10,11 +10,12 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from dragoman.errors import ConfigError
+from dragoman.gateway import PORT
 from dragoman.gateway.config.discover import discover
 from dragoman.gateway.config.load import load_settings, read_settings
 from dragoman.gateway.config.provider_table import ProviderTable
 from dragoman.gateway.config.schema import ConfigFile, config_schema
-from dragoman.gateway.config.settings import PORT, Settings
+from dragoman.gateway.config.settings import Settings
 from dragoman.gateway.config.source import find_file
 from dragoman.gateway.process.banner import banner
 from dragoman.gateway.process.reload import reload

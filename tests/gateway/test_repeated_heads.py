@@ -51,7 +51,7 @@ class Transport:
 
 def open_connection(monkeypatch: pytest.MonkeyPatch) -> ClientConnection:
     """One whose requests wait for ever."""
-    monkeypatch.setattr(ClientConnection, "_go_on", lambda self: None)
+    monkeypatch.setattr(ClientConnection, "_answer_next", lambda self: None)
     gateway = SimpleNamespace(now=SimpleNamespace(settings=Settings()))
     app = SimpleNamespace(gateway=gateway, new_id=lambda: "id")
     made = ClientConnection(app, OpenConnections())  # type: ignore[arg-type]
@@ -72,7 +72,13 @@ def read(connection: ClientConnection, pieces: list[bytes]) -> object:
         (show(one.http), b"".join(one._pieces), one.length, one.done, one.keep, one.chunked, one.expects)
         for one in connection._queue
     ]
-    return found, connection.transport.written, connection.transport.closing, connection._deaf, connection._heading
+    return (
+        found,
+        connection.transport.written,
+        connection.transport.closing,
+        connection._ignores_input,
+        connection._in_head,
+    )
 
 
 async def read_both(monkeypatch: pytest.MonkeyPatch, pieces: list[bytes]) -> ClientConnection:

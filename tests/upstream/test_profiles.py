@@ -45,7 +45,7 @@ def test_every_row_says_where_and_when_it_was_seen(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(load_rows().kinds))
 def test_every_source_of_a_row_says_when_or_where(name: str) -> None:
     """The digests and FIELD-CASES were read on one day, which the head of the file says."""
-    known = re.compile(r"digest|FC \d|20\d\d|mission|seed \d|BACKENDS|nothing was seen")
+    known = re.compile(r"digest|cases? \d|20\d\d|mission|seed \d|BACKENDS|nothing was seen")
     assert [line for line in find_kind(name).seen if not known.search(line)] == []
 
 
@@ -261,7 +261,7 @@ def test_a_typing_mistake_names_the_row(row: dict[str, object], why: str) -> Non
 def test_an_unknown_kind_names_the_nearest_or_lists_those_there_are() -> None:
     with pytest.raises(ConfigError, match="did you mean openai"):
         find_kind("opnai")
-    with pytest.raises(ConfigError, match="expected some of anthropic, azure, "):
+    with pytest.raises(ConfigError, match="expected one of anthropic, azure, "):
         find_kind("zzz")
 
 

@@ -13,7 +13,7 @@ from io import TextIOWrapper
 from typing import Protocol, TextIO, cast
 
 from dragoman import __version__
-from dragoman.cli.arguments import Parser
+from dragoman.cli.arguments import Parser, make_sentence
 
 COMMANDS = (
     "serve",
@@ -149,8 +149,7 @@ def build_parser(names: Sequence[str]) -> Parser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name in names:
         command = load_command(name)
-        about = f"{command.HELP[0].upper()}{command.HELP[1:]}."
-        sub = commands.add_parser(command.NAME, help=command.HELP, description=about)
+        sub = commands.add_parser(command.NAME, help=command.HELP, description=make_sentence(command.HELP))
         command.add_arguments(sub)
         sub.set_defaults(command=command)
     return parser

@@ -1,9 +1,12 @@
-"""Parsing of command lines: an option that several commands have, numbers with limits, and helpful errors."""
+"""Parsing of command lines: options that several commands have, numbers with limits, and helpful errors."""
 
 import argparse
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
+
+from dragoman.gateway import HOST, PORT
 
 MOST_PORT = 65_535
 
@@ -44,6 +47,22 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, f"expected one of {', '.join(known)}, found {value!r}{hint}")
 
 
+def add_actions(parser: argparse.ArgumentParser) -> "argparse._SubParsersAction[argparse.ArgumentParser]":
+    """For a command with actions of its own, as in `dragoman keys new`."""
+    return parser.add_subparsers(title="actions", metavar="ACTION", required=True, dest="what")
+
+
+def add_action(
+    actions: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, words: str
+) -> argparse.ArgumentParser:
+    """`words` say what it does, in the list of actions and at the head of its own help."""
+    return actions.add_parser(name, help=words, description=make_sentence(words))
+
+
+def make_sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
+
+
 def read_port(text: str) -> int:
     return read_whole(0, MOST_PORT)(text)
 
@@ -72,6 +91,19 @@ def read_decimal(text: str) -> float:
     return number
 
 
+def add_gateway(parser: argparse.ArgumentParser) -> None:
+    """For commands that ask a model through the gateway of this machine."""
+    parser.add_argument("--model", "-m", help="the model (default: the gateway's first)")
+    parser.add_argument("--host", default=HOST, help="of the gateway (default: %(default)s)")
+    parser.add_argument("--port", type=read_port, default=PORT, help="of the gateway (default: %(default)s)")
+    parser.add_argument("--key", help="a client key (default: DRAGOMAN_KEY)")
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """For commands that read the configuration which `serve` would read."""
+    parser.add_argument("--config", type=Path, metavar="FILE", help="dragoman.toml or config.json (default: as serve)")
+
+
 def add_refuse(parser: argparse.ArgumentParser) -> None:
     from dragoman.note_ranks import KINDS, RANKS  # most commands do not need it
 
@@ -81,5 +113,5 @@ def add_refuse(parser: argparse.ArgumentParser) -> None:
         choices=(*RANKS, *KINDS),
         default=[],
         metavar="WORD",
-        help="fail on notes of this rank or kind",
+        help=f"fail on notes of this rank ({', '.join(RANKS)}) or kind ({', '.join(KINDS)})",
     )

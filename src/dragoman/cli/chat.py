@@ -7,11 +7,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from dragoman.cli.arguments import read_port, read_whole
+from dragoman.cli.arguments import add_gateway, read_whole
 from dragoman.cli.chat_session import ITERATIONS, VIAS, ChatSession
 from dragoman.cli.local_gateway import (
-    HOST,
-    PORT,
     GatewayError,
     base_url,
     fetch,
@@ -53,10 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--via", choices=VIAS, default="openai", help="the protocol to use (default: %(default)s)")
-    parser.add_argument("--model", "-m", help="the model (default: the gateway's first)")
-    parser.add_argument("--host", default=HOST, help="of the gateway (default: %(default)s)")
-    parser.add_argument("--port", type=read_port, default=PORT, help="of the gateway (default: %(default)s)")
-    parser.add_argument("--key", help="a client key (default: DRAGOMAN_KEY)")
+    add_gateway(parser)
     parser.add_argument("--mcp", metavar="NAMES", help="use the tools of MCP servers: names with commas, or *")
     parser.add_argument(
         "--max-iter",

@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         url = args.database or find_database(os.environ)
         if not url:
-            raise ConfigError("dragoman.toml", "database", "no database: set it, or give --database postgresql://...")
+            raise ConfigError("dragoman.toml", "database", "is not set: set it, or give --database postgresql://...")
         return _migrate(url) if args.what == "migrate" else _show(url)
     except (ConfigError, OSError) as error:
         print(f"{paint('dragoman db:', 'red', sys.stderr)} {error}", file=sys.stderr)

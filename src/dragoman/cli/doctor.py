@@ -10,11 +10,13 @@ import sys
 import time
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
 from dragoman import __version__
+from dragoman.cli.arguments import add_config
 from dragoman.cli.style import Style, paint
 from dragoman.errors import ConfigError, UpstreamError
 
@@ -39,7 +41,7 @@ class Finding(Struct, frozen=True):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Exit code 1: something is wrong. Each provider is asked for its models, which costs nothing."
-    parser.add_argument("--config", metavar="FILE", help="dragoman.toml or config.json (default: as serve)")
+    add_config(parser)
     parser.add_argument("--offline", action="store_true", help="ask no server")
 
 
@@ -79,14 +81,12 @@ def look_at_addresses(settings: "Settings") -> Iterator[Finding]:
             yield Finding("note", f"{name.upper()}_HOST", f"nothing answers at {url}", "start that server, or unset it")
 
 
-def load(config: str | None, *, offline: bool) -> tuple["Settings", list[tuple[str, str]]]:
+def load(config: Path | None, *, offline: bool) -> tuple["Settings", list[tuple[str, str]]]:
     """The configuration, and its engines as `probe_engines` has them."""
-    from pathlib import Path
-
     from dragoman.gateway.process.startup import ServeOptions, check_exposure, make_access, settle
     from dragoman.gateway.stores.engines import probe_engines
 
-    settings = settle(ServeOptions(config=Path(config) if config else None), os.environ)
+    settings = settle(ServeOptions(config=config), os.environ)
     engines = [] if offline else asyncio.run(probe_engines(settings))
     if not settings.database or (engines and not any(away for _, away in engines)):  # else keys cannot be read now
         check_exposure(settings, make_access(settings, os.environ))

@@ -6,6 +6,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from dragoman.cli.arguments import add_action, add_actions
 from dragoman.cli.style import paint
 from dragoman.cli.table import TableColumn, find_width, fit, hang
 from dragoman.errors import ConfigError
@@ -20,28 +21,34 @@ HELP = "make, list, change and revoke the gateway's client keys"
 LIMITS = ("rpm", "tpm", "at_once", "soft")
 WHICH = "its id, as `list` shows it, or its name"
 NONE = "none"  # the word that removes a limit
+EPILOG = (
+    "`dragoman keys ACTION --help` explains one action. The keys are those of the gateway that runs on this machine. "
+    "If none runs, they are in the folder of dragoman's state, or in the database of the configuration. "
+    "DRAGOMAN_ADMIN_URL and DRAGOMAN_ADMIN_KEY name a gateway elsewhere."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True, dest="what")
-    new = actions.add_parser("new", help="make a key and show it once")
+    parser.epilog = EPILOG
+    actions = add_actions(parser)
+    new = add_action(actions, "new", "make a key and show it once")
     new.add_argument("--name", default="", help="a name, for lists, the log and reports")
     new.add_argument("--admin", action="store_true", help="for /metrics, /xray and /admin, not for models")
     new.add_argument("--read-only", action="store_true", help="with --admin: sees everything and changes nothing")
-    edit = actions.add_parser("edit", help="change what a key may use; `none` takes a limit away")
+    edit = add_action(actions, "edit", "change what a key may use; `none` takes a limit away")
     edit.add_argument("id", help=WHICH)
     edit.add_argument("--name", help="a name, for lists, the log and reports")
     for action in (new, edit):
         action.add_argument("--team", help="the team whose limits hold too")
         action.add_argument("--expires", metavar="90d", help="when it ends: 90d, 12h, or a day like 2027-01-31")
         add_limits(action)
-    actions.add_parser("list", help="list the keys by id")
-    show = actions.add_parser("show", help="show one key: what it may use, and what it has spent")
+    add_action(actions, "list", "list the keys by id")
+    show = add_action(actions, "show", "show one key: what it may use, and what it has spent")
     show.add_argument("id", help=WHICH)
-    rotate = actions.add_parser("rotate", help="make a new secret for a key; its id and limits stay")
+    rotate = add_action(actions, "rotate", "make a new secret for a key; its id and limits stay")
     rotate.add_argument("id", help=WHICH)
     rotate.add_argument("--grace", default="0s", metavar="1h", help="how long the old secret stays good (0s)")
-    revoke = actions.add_parser("revoke", help="revoke a key; a running gateway refuses it within a second")
+    revoke = add_action(actions, "revoke", "revoke a key; a running gateway refuses it within a second")
     revoke.add_argument("id", help=WHICH)
 
 

@@ -23,11 +23,9 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from dragoman.cli.arguments import read_port
+from dragoman.cli.arguments import add_gateway
 from dragoman.cli.local_gateway import (
-    HOST,
     LOOPBACK,
-    PORT,
     GatewayError,
     base_url,
     default_without_gateway,
@@ -171,10 +169,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("program", choices=tuple(PROGRAMS), metavar="PROGRAM", help=", ".join(PROGRAMS))
-    parser.add_argument("--model", "-m", help="the model (default: the gateway's first)")
-    parser.add_argument("--host", default=HOST, help="of the gateway (default: %(default)s)")
-    parser.add_argument("--port", type=read_port, default=PORT, help="of the gateway (default: %(default)s)")
-    parser.add_argument("--key", help="a client key (default: DRAGOMAN_KEY)")
+    add_gateway(parser)
     parser.add_argument("--print", action="store_true", help="only print the settings, as shell commands")
     parser.set_defaults(rest=[])
     parser.usage = "dragoman launch PROGRAM [options] [-- ARG...]"

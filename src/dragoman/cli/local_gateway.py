@@ -16,9 +16,9 @@ from typing import IO
 from urllib.parse import quote, urlsplit
 
 from dragoman.errors import DragomanError
+from dragoman.gateway import DEFAULT_MODEL, HOST, PORT
 from dragoman.jsontypes import Json, dump_json, load_json
 
-HOST, PORT = "127.0.0.1", 20006
 START_S = 10.0
 DEMO = "demo"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -162,7 +162,7 @@ def find_model(url: str, key: str | None) -> str:
     if named:
         return tell_model(named)
     with open_url(url, "/v1/models", key) as response:
-        default = response.headers.get("x-dragoman-default-model")
+        default = response.headers.get(DEFAULT_MODEL)
         names = [str(row["id"]) for row in load_json(response.read())["data"]]
     found = default or next((name for name in names if name != DEMO), None)
     if found is None and sys.stdin is not None and sys.stdin.isatty():

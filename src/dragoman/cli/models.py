@@ -4,11 +4,11 @@ import argparse
 import asyncio
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
 
+from dragoman.cli.arguments import add_config
 from dragoman.cli.style import paint
 from dragoman.errors import ConfigError
 from dragoman.jsontypes import JsonObject, format_json
@@ -35,7 +35,7 @@ ANSWER_S = 10.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--config", type=Path, metavar="FILE", help="dragoman.toml or config.json (default: as serve)")
+    add_config(parser)
     parser.add_argument("--only", metavar="UPSTREAM", help="the models of one upstream")
     parser.add_argument("--json", action="store_true", help="as JSON")
 

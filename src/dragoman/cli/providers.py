@@ -60,29 +60,29 @@ LABELS: dict[str, str] = {
     "output_schema": "answer schemas",
     "echo": "old thoughts",
     "echo_field": "thoughts in",
-    "echo_of": "wanted of",
+    "echo_of": "thoughts of",
     "seals_bound_to": "signatures of",
     "seal_forms": "signatures are",
     "thinking": "thinking",
     "thinking_first": "thinking first",
     "think_tags": "thoughts between",
-    "think_opened": "that tag",
+    "think_opened": "opening tag",
     "forced_choice": "forced calls",
     "sampling": "sampling",
-    "samplers": "that is",
+    "samplers": "sampling means",
     "one_sampler": "samplers",
     "rejects": "refuses",
-    "rejects_extras": "refuses too",
+    "rejects_extras": "and refuses",
     "takes_extras": "own keys",
     "early_usage": "usage early by",
     "takes_tool_extras": "tools' own keys",
     "takes_betas": "betas",
     "ranges": "ranges",
-    "words": "only",
-    "forced_word": "says required",
+    "words": "only values",
+    "forced_word": "word: required",
     "off": "thinking off is",
     "on": "thinking on is",
-    "reasoning_words": "of thinking",
+    "reasoning_words": "thinking values",
     "spelling": "spelling",
     "omit_neutral": "neutral values",
     "nulls": "nulls",
@@ -93,11 +93,11 @@ LABELS: dict[str, str] = {
     "media": "takes",
     "lacks": "lacks",
     "searches": "web search",
-    "search_tool": "asked for by",
+    "search_tool": "search tool",
     "mcp": "MCP servers",
     "wrong_forms": "wrong forms",
-    "takes_older": "older forms",
-    "maker": "shared keys",
+    "takes_older": "older spellings",
+    "maker": "other API's keys",
     "empty_tools": "empty tool list",
     "most_tools": "tools at most",
     "most_output": "output at most",
@@ -113,17 +113,19 @@ LABELS: dict[str, str] = {
     "text_beside_calls": "text and calls",
     "user_after_results": "after results",
 }
+# What a `spelling` is about.
+SPELLED = {"~limit": "limit", "~guests": "also takes"}
 # Descriptions of values that are not clear by themselves.
 MEANINGS: dict[tuple[str, Any], str] = {
     ("wrong_forms", ()): "none: all that clients send is taken",
     ("takes_older", True): "taken too",
-    ("maker", True): "taken: Chat and Responses share some",
+    ("maker", True): "taken: Chat takes some of Responses, and Responses some of Chat",
     ("results_in_order", True): "in the order of their calls",
     ("results_alone", False): "may stand with other things",
     ("results_alone", True): "alone in their turn",
     ("results_first", True): "first in their turn",
     ("tools_for_history", True): "need their tools in the request",
-    ("arguments", "object"): "must be a JSON object: broken ones are mended",
+    ("arguments", "object"): "must be a JSON object: others are repaired",
     ("join_turns", True): "must alternate: neighbours of one role are joined",
     ("first_user", True): "must be the user's",
     ("first_user", False): "may be the assistant's",
@@ -148,7 +150,7 @@ MEANINGS: dict[tuple[str, Any], str] = {
     ("seals_bound_to", "upstream"): "this server only",
     ("seals_bound_to", "model"): "the same model only",
     ("thinking_first", False): "not demanded in a tool loop",
-    ("think_opened", True): "is opened by the prompt",
+    ("think_opened", True): "stands in the prompt, not in the answer",
     ("forced_choice", "no"): "refused: asked for in words",
     ("forced_choice", "unless_thinking"): "not while it thinks",
     ("forced_choice", "yes"): "taken",
@@ -162,6 +164,13 @@ MEANINGS: dict[tuple[str, Any], str] = {
     ("takes_extras", ()): "none",
     ("takes_tool_extras", ()): "none",
     ("takes_betas", ()): "none",
+    ("mcp", True): "yes",
+    ("empty_tools", False): "refused",
+    ("empty_tools", True): "taken",
+    ("result_ids", False): "may be left out",
+    ("result_ids", True): "must be there",
+    ("strict_alike", True): "all tools are strict, or none",
+    ("searches", "alone"): "only in a request without functions",
 }
 
 
@@ -246,8 +255,10 @@ def print_one(kind: Kind, model: str, rows: Rows) -> None:
         print(f"\n{paint(dialect, 'bold', sys.stdout)}{f' for {model}' if model else ''}{usual}")
         for field, value in rules.items():
             _print_row(LABELS.get(field, field), _describe(field, value))
-    print(f"\n{paint('seen', 'bold', sys.stdout)}")
-    for line in (*kind.seen, *_family_sources(kind.name, model, rows)):
+    sources = dict.fromkeys((*kind.seen, *_family_sources(kind.name, model, rows)))
+    if sources:
+        print(f"\n{paint('seen', 'bold', sys.stdout)}")
+    for line in sources:
         print(textwrap.fill(line, _width(), initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False))
 
 
@@ -286,8 +297,8 @@ def _describe(field: str, value: Any) -> str:
         case "tool_names" | "call_ids", dict():
             first = f", first of {value['first']}" if value.get("first") else ""
             return f"{value['shortest']} to {value['longest']} of {value['letters']}{first}"
-        case "spelling" | "words", dict():
-            return "; ".join(f"{name.lstrip('~')}: {_join(words)}" for name, words in value.items())
+        case "spelling" | "words" | "reasoning_words", dict():
+            return "; ".join(f"{SPELLED.get(name, name)}: {_join(words)}" for name, words in value.items())
         case _, list() | tuple():
             return _join(value)
         case _:
@@ -295,7 +306,9 @@ def _describe(field: str, value: Any) -> str:
 
 
 def _join(value: Any) -> str:
-    return ", ".join(str(item) for item in value) if isinstance(value, list | tuple) else str(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(str(item) for item in value) or "none"
+    return str(value)
 
 
 def _thinking(value: dict[str, Any]) -> str:

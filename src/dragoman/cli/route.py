@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from dragoman.cli.arguments import add_config
 from dragoman.cli.models import ask_upstreams
 from dragoman.cli.style import paint
 from dragoman.dialects import SPOKEN, USUAL, find_dialect
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="the name that a client asks for")
     parser.add_argument("--body", type=Path, metavar="FILE", help="a request, as JSON")
     parser.add_argument("--dialect", choices=SPOKEN, metavar="NAME", help="of --body (default: by its keys)")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="dragoman.toml or config.json (default: as serve)")
+    add_config(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragoman.cli.arguments import read_port
-from dragoman.cli.local_gateway import HOST, PORT, base_url, find_key, is_answering
+from dragoman.cli.local_gateway import base_url, find_key, is_answering
 from dragoman.cli.style import paint, shows_colour
 from dragoman.errors import ConfigError, DragomanError, UpstreamError
+from dragoman.gateway import HOST, PORT
 
 if TYPE_CHECKING:
     from dragoman.client import Client

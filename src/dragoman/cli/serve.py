@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragoman.cli.arguments import read_port, read_whole
+from dragoman.gateway import HOST, PORT
 
 if TYPE_CHECKING:
     from dragoman.gateway.stores.verify import Verifier
@@ -25,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="dragoman.toml or config.json (default: DRAGOMAN_CONFIG, else in this folder)",
     )
-    parser.add_argument("--host", help="address to listen on (default: 127.0.0.1; others need a client key)")
-    parser.add_argument("--port", type=read_port, help="port to listen on (default: 20006)")
+    parser.add_argument("--host", help=f"address to listen on (default: {HOST}; others need a client key)")
+    parser.add_argument("--port", type=read_port, help=f"port to listen on (default: {PORT})")
     parser.add_argument(
         "--workers", type=read_whole(1), default=1, metavar="N", help="processes (default: 1); they share all limits"
     )

@@ -5,6 +5,7 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING
 
+from dragoman.cli.arguments import add_action, add_actions
 from dragoman.cli.keys import add_limits, describe_grant, read_change
 from dragoman.cli.style import paint
 from dragoman.cli.table import TableColumn, find_width, fit, hang
@@ -19,15 +20,18 @@ HELP = "make, list, change and delete teams: limits that several keys share"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True, dest="what")
-    change = actions.add_parser("set", help="make a team, or change it; `none` takes a limit away")
-    change.add_argument("name")
+    parser.epilog = (
+        "`dragoman teams ACTION --help` explains one action. Teams are kept where `dragoman keys` keeps its keys."
+    )
+    actions = add_actions(parser)
+    change = add_action(actions, "set", "make a team, or change it; `none` takes a limit away")
+    change.add_argument("name", metavar="NAME", help="the team")
     add_limits(change)
-    actions.add_parser("list", help="list the teams, with the number of their keys")
-    show = actions.add_parser("show", help="show one team: what it may use, its keys, and what it has spent")
-    show.add_argument("name")
-    drop = actions.add_parser("drop", help="delete a team that has no keys")
-    drop.add_argument("name")
+    add_action(actions, "list", "list the teams, with the number of their keys")
+    show = add_action(actions, "show", "show one team: what it may use, its keys, and what it has spent")
+    show.add_argument("name", metavar="NAME", help="the team")
+    drop = add_action(actions, "drop", "delete a team that has no keys")
+    drop.add_argument("name", metavar="NAME", help="the team")
     drop.add_argument("--force", action="store_true", help="also with keys: they stay, without its limits")
 
 

@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 
 from dragoman.cli.style import paint
+from dragoman.gateway import HOST, PORT
 from dragoman.jsontypes import Json, format_json, load_json
 
 NAME = "xray"
@@ -16,7 +17,7 @@ HELP = "show a request that the gateway has kept, step by step"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "The gateway keeps requests sent with `x-dragoman-xray: 1`, and all of them with `serve --xray N`."
     parser.add_argument("id", nargs="?", help="the x-request-id of its answer; without it, lists the kept requests")
-    parser.add_argument("--url", default="http://127.0.0.1:20006", help="of the gateway (default: %(default)s)")
+    parser.add_argument("--url", default=f"http://{HOST}:{PORT}", help="of the gateway (default: %(default)s)")
     parser.add_argument("--key", default=None, help="an admin key (default: DRAGOMAN_ADMIN_KEY)")
     parser.add_argument("--json", action="store_true", help="print it as JSON")
 

@@ -342,12 +342,7 @@ class AsyncClient:
         def call(state: UpstreamState, target: Target) -> UpstreamCall:
             return render(client_request, state, target, stream=stream, refuse=refused)
 
-        job = Job(
-            targets=targets,
-            render=call,
-            stream=stream,
-            deadline=self.deadline(timeout_s),
-        )
+        job = Job(targets=targets, render=call, stream=stream, deadline=self.deadline(timeout_s))
         try:
             return await self.ask(job, copies)
         except UpstreamError as error:

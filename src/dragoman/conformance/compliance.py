@@ -11,15 +11,15 @@ from dragoman.jsontypes import JsonObject, load_json
 SCHEMA = {"type": "object", "properties": {"location": {"type": "string"}}, "required": ["location"]}
 
 
-class Demand(Struct, frozen=True):
+class FieldCheck(Struct, frozen=True):
     field: str
-    says: JsonObject  # is added to the body of the test
+    adds: JsonObject  # to the usual body, so that it has the field
     where: tuple[str | int, ...]  # the place of the value in the other dialect
-    means: Any
+    expected: Any
 
 
-ASKED_IN, ANSWERED_IN = "anthropic", "openai_chat"  # the client's dialect, and the provider's
-ASKED: JsonObject = {
+CLIENT_DIALECT, SERVER_DIALECT = "anthropic", "openai_chat"  # the client's dialect, and the provider's
+USUAL_REQUEST: JsonObject = {
     "model": "claude-sonnet-4-5",
     "max_tokens": 1024,
     "messages": [{"role": "user", "content": "Get Paris weather"}],
@@ -28,30 +28,32 @@ WEATHER = {"name": "get_weather", "description": "Get weather", "input_schema": 
 
 # mission C1: eleven of eleven
 REQUEST = (
-    Demand("model", {}, ("model",), "claude-sonnet-4-5"),
-    Demand("max_tokens", {}, ("max_tokens",), 1024),
-    Demand("system", {"system": "You are helpful"}, ("messages", 0), {"role": "system", "content": "You are helpful"}),
-    Demand("messages", {}, ("messages", 0), {"role": "user", "content": "Get Paris weather"}),
-    Demand("temperature", {"temperature": 0.5}, ("temperature",), 0.5),
-    Demand("top_p", {"top_p": 0.9}, ("top_p",), 0.9),
-    Demand("stream", {"stream": True}, ("stream",), True),
-    Demand("stop_sequences", {"stop_sequences": ["END"]}, ("stop",), ["END"]),
-    Demand(
+    FieldCheck("model", {}, ("model",), "claude-sonnet-4-5"),
+    FieldCheck("max_tokens", {}, ("max_tokens",), 1024),
+    FieldCheck(
+        "system", {"system": "You are helpful"}, ("messages", 0), {"role": "system", "content": "You are helpful"}
+    ),
+    FieldCheck("messages", {}, ("messages", 0), {"role": "user", "content": "Get Paris weather"}),
+    FieldCheck("temperature", {"temperature": 0.5}, ("temperature",), 0.5),
+    FieldCheck("top_p", {"top_p": 0.9}, ("top_p",), 0.9),
+    FieldCheck("stream", {"stream": True}, ("stream",), True),
+    FieldCheck("stop_sequences", {"stop_sequences": ["END"]}, ("stop",), ["END"]),
+    FieldCheck(
         "tools",
         {"tools": [WEATHER]},
         ("tools", 0, "function"),
         {"name": "get_weather", "description": "Get weather", "parameters": SCHEMA},
     ),
-    Demand(
+    FieldCheck(
         "tool_choice",
         {"tools": [WEATHER], "tool_choice": {"type": "tool", "name": "get_weather"}},
         ("tool_choice",),
         {"type": "function", "function": {"name": "get_weather"}},
     ),
-    Demand("metadata", {"metadata": {"user_id": "u-1"}}, ("safety_identifier",), "u-1"),
+    FieldCheck("metadata", {"metadata": {"user_id": "u-1"}}, ("safety_identifier",), "u-1"),
 )
 
-ANSWERED: JsonObject = {
+USUAL_REPLY: JsonObject = {
     "id": "chatcmpl-123",
     "object": "chat.completion",
     "created": 1_790_000_000,
@@ -69,21 +71,21 @@ def _choice(message: JsonObject, reason: str, **more: Any) -> JsonObject:
 
 # mission C2: nine of nine, by the names of Anthropic's reply; `function_call` is the older form of `tool_calls`
 REPLY = (
-    Demand("id", {}, ("id",), "chatcmpl-123"),
-    Demand("model", {}, ("model",), "gpt-4"),
-    Demand("type", {}, ("type",), "message"),
-    Demand("role", {}, ("role",), "assistant"),
-    Demand("content", {}, ("content",), [{"type": "text", "text": "Hi!"}]),
-    Demand("stop_reason", _choice({"content": "Hi"}, "length"), ("stop_reason",), "max_tokens"),
-    Demand("usage", {}, ("usage",), {"input_tokens": 10, "output_tokens": 5}),
-    Demand("stop_sequence", _choice({"content": "Hi"}, "stop", stop_reason="END"), ("stop_sequence",), "END"),
-    Demand(
+    FieldCheck("id", {}, ("id",), "chatcmpl-123"),
+    FieldCheck("model", {}, ("model",), "gpt-4"),
+    FieldCheck("type", {}, ("type",), "message"),
+    FieldCheck("role", {}, ("role",), "assistant"),
+    FieldCheck("content", {}, ("content",), [{"type": "text", "text": "Hi!"}]),
+    FieldCheck("stop_reason", _choice({"content": "Hi"}, "length"), ("stop_reason",), "max_tokens"),
+    FieldCheck("usage", {}, ("usage",), {"input_tokens": 10, "output_tokens": 5}),
+    FieldCheck("stop_sequence", _choice({"content": "Hi"}, "stop", stop_reason="END"), ("stop_sequence",), "END"),
+    FieldCheck(
         "function_call",
         _choice({"content": None, "function_call": {"name": "get_weather", "arguments": ARGUMENTS}}, "function_call"),
         ("content", 0),
         CALLED,
     ),
-    Demand(
+    FieldCheck(
         "tool_calls",
         _choice(
             {
@@ -100,35 +102,40 @@ REPLY = (
 )
 
 
-class Met(Struct, frozen=True):
+class FieldResult(Struct, frozen=True):
     field: str
     where: str
     found: Any
     met: bool
 
 
-def check_request() -> list[Met]:
-    bodies = [(demand, convert({**ASKED, **demand.says}, source=ASKED_IN, to=ANSWERED_IN)) for demand in REQUEST]
-    return [_check(demand, load_json(result.json())) for demand, result in bodies]
+def check_request() -> list[FieldResult]:
+    bodies = [
+        (check, convert({**USUAL_REQUEST, **check.adds}, source=CLIENT_DIALECT, to=SERVER_DIALECT)) for check in REQUEST
+    ]
+    return [_check(check, load_json(result.json())) for check, result in bodies]
 
 
-def check_reply() -> list[Met]:
-    bodies = [(demand, convert_reply({**ANSWERED, **demand.says}, source=ANSWERED_IN, to=ASKED_IN)) for demand in REPLY]
-    return [_check(demand, load_json(result.json())) for demand, result in bodies]
+def check_reply() -> list[FieldResult]:
+    bodies = [
+        (check, convert_reply({**USUAL_REPLY, **check.adds}, source=SERVER_DIALECT, to=CLIENT_DIALECT))
+        for check in REPLY
+    ]
+    return [_check(check, load_json(result.json())) for check, result in bodies]
 
 
-def _check(demand: Demand, body: Any) -> Met:
-    for step in demand.where:
+def _check(check: FieldCheck, body: Any) -> FieldResult:
+    for step in check.where:
         try:
             body = body[step]
         except (KeyError, IndexError, TypeError):
             body = None
-    where = ".".join(str(step) for step in demand.where).replace(".0", "[0]")
-    return Met(demand.field, where, body, _says(demand.means, body))
+    where = ".".join(str(step) for step in check.where).replace(".0", "[0]")
+    return FieldResult(check.field, where, body, _holds(check.expected, body))
 
 
-def _says(meant: Any, found: Any) -> bool:
+def _holds(expected: Any, found: Any) -> bool:
     """Whether every expected value is there. The id of a call may differ."""
-    if isinstance(meant, dict):
-        return isinstance(found, dict) and all(_says(meant[key], found.get(key)) for key in meant)
-    return bool(meant == found)
+    if isinstance(expected, dict):
+        return isinstance(found, dict) and all(_holds(expected[key], found.get(key)) for key in expected)
+    return bool(expected == found)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from dragoman.conformance.accounts import WORDS, Accounts, FieldAccount, read_accounts
-from dragoman.conformance.compliance import ANSWERED_IN, ASKED_IN, Met, check_reply, check_request
+from dragoman.conformance.compliance import CLIENT_DIALECT, SERVER_DIALECT, FieldResult, check_reply, check_request
 from dragoman.conformance.fields import FateRow, measure_fields
 from dragoman.conformance.pairs import DIALECTS, Row, measure_pairs
 from dragoman.conformance.recorded import Tally
@@ -40,10 +40,10 @@ def dialect_page(dialect: str) -> str:
     accounts = read_accounts(dialect)
     lines = [f"# {title_of(dialect)}", "", GENERATED, ""]
     lines += _summary(accounts)
-    if dialect == ASKED_IN:
-        lines += ["", "## The request, as OpenAI Chat", "", *_compliance(check_request(), ANSWERED_IN)]
-    if dialect == ANSWERED_IN:
-        lines += ["", "## The reply, as Anthropic Messages", "", *_compliance(check_reply(), ASKED_IN)]
+    if dialect == CLIENT_DIALECT:
+        lines += ["", "## The request, as OpenAI Chat", "", *_compliance(check_request(), SERVER_DIALECT)]
+    if dialect == SERVER_DIALECT:
+        lines += ["", "## The reply, as Anthropic Messages", "", *_compliance(check_reply(), CLIENT_DIALECT)]
     lines += ["", "## To the other dialects", "", FATES, ""]
     lines += _fates(dialect)
     lines += ["", "## Every field", "", WORDS_EXPLAINED]
@@ -88,9 +88,12 @@ def _summary(accounts: Accounts) -> list[str]:
     return [head, "", *table(("", "fields", *WORDS), rows), "", WORDS_OF_ACCOUNTS]
 
 
-def _compliance(found: list[Met], to: str) -> list[str]:
-    rows = [(_code(m.field), _code(m.where), _code(_short(m.found)), "yes" if m.met else "**no**") for m in found]
-    met = sum(m.met for m in found)
+def _compliance(found: list[FieldResult], to: str) -> list[str]:
+    rows = [
+        (_code(result.field), _code(result.where), _code(_short(result.found)), "yes" if result.met else "**no**")
+        for result in found
+    ]
+    met = sum(result.met for result in found)
     return [f"{met} of {len(found)}.", "", *table(("field", f"in {title_of(to)}", "value", "supported"), rows)]
 
 

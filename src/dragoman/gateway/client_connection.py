@@ -103,10 +103,10 @@ class OpenConnections:
 
 class ClientConnection(asyncio.Protocol):
     __slots__ = (
-        *("_again", "_client", "_counted", "_deaf", "_head_size", "_headers", "_heading", "_heads_left"),
+        *("_client", "_counted", "_deadline", "_head_size", "_headers", "_heads_left", "_ignores_input", "_in_head"),
         *("_incoming", "_known", "_leaving", "_limits", "_lost", "_open", "_parser", "_paused", "_port", "_queue"),
-        *("_refusal", "_repeated", "_running", "_served", "_stall_timer", "_task", "_timer", "_timer_at"),
-        *("_unsent", "_until", "_unwanted", "_url", "_way"),
+        *("_refusal", "_repeated", "_repeated_sizes", "_running", "_served", "_stall_timer", "_task", "_timer"),
+        *("_timer_at", "_unsent", "_unwanted", "_url", "_way"),
         *("app", "loop", "stalled", "transport"),
     )
 
@@ -123,10 +123,10 @@ class ClientConnection(asyncio.Protocol):
         self._url = b""
         self._headers: dict[str, str] = {}
         self._repeated: frozenset[str] = NONE_REPEATED
-        self._again: list[int] = []  # header sizes already counted
+        self._repeated_sizes: list[int] = []  # header sizes already counted
         self._head_size = 0
         self._counted = False  # all of the head that arrives now is in `_head_size`
-        self._heading = False  # part of a head has arrived
+        self._in_head = False  # part of a head has arrived
         self._incoming: ClientExchange | None = None  # the request whose body is still arriving
         self._queue: deque[ClientExchange] = deque()
         self._known: KnownHead | None = None
@@ -135,11 +135,11 @@ class ClientConnection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._way: Way | None = None  # of the request that is being answered, if there is no task for it
         self._paused = self._lost = self._leaving = self._served = False
-        self._deaf = False  # bytes that still arrive are thrown away
+        self._ignores_input = False  # bytes that still arrive are thrown away
         self._unwanted = 0  # bytes that arrived since then
         self._refusal = 0  # the status to answer with after the requests before it
         self._unsent = 0  # bytes that a slow client had not taken yet at the last check
-        self._until = _BUSY
+        self._deadline = _BUSY
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._stall_timer: asyncio.TimerHandle | None = None
@@ -156,19 +156,19 @@ class ClientConnection(asyncio.Protocol):
         if len(self._open.connections) > (self._limits.connections or most_connections()):
             self._refuse(503)
         else:
-            self._expect(self._limits.head_s)
+            self._wait_at_most(self._limits.head_s)
 
     def data_received(self, data: bytes) -> None:
-        if self._deaf:
+        if self._ignores_input:
             self._discard(len(data))
             return
-        incoming, heading, known = self._incoming, self._heading, self._known
+        incoming, heading, known = self._incoming, self._in_head, self._known
         between = incoming is None and not heading and not self._head_size
         if known is not None and between and data.startswith(known.before):  # fast path: known head
             body = known.find_body(data)
             if body is not None:
                 self._queue.append(self._take_known(known, body))
-                self._go_on()
+                self._answer_next()
                 return
         if incoming is None:
             self._head_size += len(data)
@@ -181,12 +181,12 @@ class ClientConnection(asyncio.Protocol):
             return
         if self._is_out_of_bounds(incoming):
             self._refuse(431)
-        if between and self._heads_left and len(self._queue) == queued + 1 and not self._deaf:
+        if between and self._heads_left and len(self._queue) == queued + 1 and not self._ignores_input:
             self._heads_left -= 1
             self._known = remember_head(data, self._queue[-1], self._limits.head_bytes)
-        self._go_on()
-        if self._heading != heading or self._incoming is not incoming:
-            self._reckon()
+        self._answer_next()
+        if self._in_head != heading or self._incoming is not incoming:
+            self._find_deadline()
 
     def _take_known(self, known: KnownHead, body: bytes) -> ClientExchange:
         """A request with a head that was parsed before. The parser waits for the next head, as it would after this."""
@@ -198,7 +198,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _is_out_of_bounds(self, incoming: ClientExchange | None) -> bool:
         """Whether a head, or what frames a body, goes on for too long."""
-        if self._heading:
+        if self._in_head:
             return self._head_size > self._limits.head_bytes
         return incoming is not None and not incoming.done and incoming.is_mostly_framing(self._limits.head_bytes)
 
@@ -212,15 +212,15 @@ class ClientConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as offer:
-            return self._decline(data[offer.args[0] :])
+            return self._decline_upgrade(data[offer.args[0] :])
         except httptools.HttpParserError:
             self._refuse(400)
         return None
 
-    def _decline(self, rest: bytes) -> bytes | None:
+    def _decline_upgrade(self, rest: bytes) -> bytes | None:
         """The client offers another protocol. Java's client offers h2c with every request, and httptools then skips the
         body: we parse such a head again without the offer. Any other offer gets one answer, and then we close."""
-        if self._deaf:
+        if self._ignores_input:
             return None
         http = self._queue[-1].http
         if http.headers.get("upgrade", "").lower() != "h2c" or http.repeated:
@@ -296,36 +296,36 @@ class ClientConnection(asyncio.Protocol):
         if self._way is not None:
             self._way.leave()  # so that it is among the tasks that the server waits for
         elif self._running is None:
-            self._expect(LINGER_S)
+            self._wait_at_most(LINGER_S)
 
     # ---- of the parser
 
     def on_message_begin(self) -> None:
         self._url, self._headers, self._repeated = b"", {}, NONE_REPEATED
-        if self._again:
-            self._again = []
-        self._heading = True
+        if self._repeated_sizes:
+            self._repeated_sizes = []
+        self._in_head = True
 
     def on_url(self, url: bytes) -> None:
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._heading:
+        if not self._in_head:
             return  # a trailer: whatever it says comes too late to be judged (RFC 9110, 6.5)
         word = _NAMES.get(name) or name.decode("latin-1").lower()  # a client may make up names: they are not kept
         if word in self._headers:
             self._repeated |= {word}
-            self._again.append(len(name) + len(value) + 4)
+            self._repeated_sizes.append(len(name) + len(value) + 4)
         else:
             self._headers[word] = value.decode("latin-1")
-        if len(self._headers) + len(self._again) > self._limits.headers:
+        if len(self._headers) + len(self._repeated_sizes) > self._limits.headers:
             self._refuse(431)
 
     def on_headers_complete(self) -> None:
-        headers, limits, self._heading = self._headers, self._limits, False
+        headers, limits, self._in_head = self._headers, self._limits, False
         if not self._counted or self._head_size > limits.head_bytes:
             size = sum(map(len, headers)) + sum(map(len, headers.values())) + 4 * len(headers)
-            if size + len(self._url) + sum(self._again) > limits.head_bytes:
+            if size + len(self._url) + sum(self._repeated_sizes) > limits.head_bytes:
                 self._refuse(431)
         if len(self._url) > limits.line_bytes:
             self._refuse(431)
@@ -338,7 +338,7 @@ class ClientConnection(asyncio.Protocol):
             raise httptools.HttpParserError("both transfer-encoding and content-length")
         if coding is not None and (coding.strip().lower() != "chunked" or "transfer-encoding" in self._repeated):
             self._refuse(501)
-        if self._deaf:
+        if self._ignores_input:
             return
         path, query = read_target(self._url)
         if self._url[:1] != b"/" and not names_host(self._url, headers.get("host", "")):
@@ -352,7 +352,7 @@ class ClientConnection(asyncio.Protocol):
         self._queue.append(exchange)
 
     def on_body(self, data: bytes) -> None:
-        if self._incoming is not None and not self._deaf:
+        if self._incoming is not None and not self._ignores_input:
             self._incoming.feed(data)
 
     def on_message_complete(self) -> None:
@@ -363,9 +363,9 @@ class ClientConnection(asyncio.Protocol):
 
     # ---- answers, one after the other
 
-    def _go_on(self) -> None:
+    def _answer_next(self) -> None:
         if self._running is None and self._queue:
-            self._served, self._until = True, _BUSY
+            self._served, self._deadline = True, _BUSY
             exchange = self._running = self._queue.popleft()
             gateway = self.app.gateway
             gateway.metrics.running += 1
@@ -473,29 +473,29 @@ class ClientConnection(asyncio.Protocol):
         if self._lost or self.transport.is_closing():
             return
         if not exchange.keep:
-            self._leave(still_sending=not exchange.done)
+            self._close(still_sending=not exchange.done)
             return
         if self._refusal and not self._queue:
             self._write_refusal(self._refusal)
-            self._leave(still_sending=True)
+            self._close(still_sending=True)
             return
-        self._go_on()
-        if not self._queue and not self._deaf:
+        self._answer_next()
+        if not self._queue and not self._ignores_input:
             self.resume_reading()
-        self._reckon()
+        self._find_deadline()
 
     def _refuse(self, status: int) -> None:
         """What arrives is no valid request. Those before it are answered first, and then this one without the app."""
-        if self._deaf or self.transport.is_closing():
+        if self._ignores_input or self.transport.is_closing():
             return
-        self._deaf = True
+        self._ignores_input = True
         if self._incoming is not None:
             self._incoming.fail(status, _WORDS[status])  # the app answers it
         elif self._running is not None or self._queue:
             self._refusal = status
         else:
             self._write_refusal(status)
-            self._leave(still_sending=status != 503)  # with too many connections, none may stay for longer
+            self._close(still_sending=status != 503)  # with too many connections, none may stay for longer
 
     def _write_refusal(self, status: int) -> None:
         words = f'{{"error": {{"message": "{_WORDS[status]}", "type": "invalid_request_error"}}}}'
@@ -505,17 +505,17 @@ class ClientConnection(asyncio.Protocol):
             fields["retry-after"] = "1"
         self.transport.write(write_head(_STATUS[status], fields) + words.encode())
 
-    def _leave(self, *, still_sending: bool) -> None:
+    def _close(self, *, still_sending: bool) -> None:
         """Closes. A client that is still sending is read for a while: to close on unread bytes would reset the
         connection, and the client would never read its answer."""
-        self._deaf = True
+        self._ignores_input = True
         self._queue.clear()
         if not still_sending or not self.transport.can_write_eof():
             self.transport.close()
             return
         self.transport.write_eof()
         self.resume_reading()
-        self._expect(UNWANTED_S)
+        self._wait_at_most(UNWANTED_S)
 
     def _discard(self, size: int) -> None:
         self._unwanted += size
@@ -524,35 +524,35 @@ class ClientConnection(asyncio.Protocol):
 
     # ---- deadlines: one timer for all. It is moved only when it fires, so most requests never touch it
 
-    def _reckon(self) -> None:
+    def _find_deadline(self) -> None:
         """Finds out what the connection waits for now, and until when."""
         if self._running is not None and self._running is not self._incoming:
-            self._until = _BUSY  # what comes after this request has time until it is answered
+            self._deadline = _BUSY  # what comes after this request has time until it is answered
         elif self._incoming is not None:
             size = self._incoming.length / 1024 / 1024
-            self._expect(self._limits.body_s + size * self._limits.body_s_per_mib)
-        elif self._heading:
-            self._expect(self._limits.head_s)
+            self._wait_at_most(self._limits.body_s + size * self._limits.body_s_per_mib)
+        elif self._in_head:
+            self._wait_at_most(self._limits.head_s)
         else:
-            self._expect(LINGER_S if self._leaving else self._limits.keep_alive_s)
+            self._wait_at_most(LINGER_S if self._leaving else self._limits.keep_alive_s)
 
-    def _expect(self, seconds: float) -> None:
-        self._until = self.loop.time() + seconds
-        if self._timer is None or self._until < self._timer_at:
-            self._arm()
+    def _wait_at_most(self, seconds: float) -> None:
+        self._deadline = self.loop.time() + seconds
+        if self._timer is None or self._deadline < self._timer_at:
+            self._set_timer()
 
-    def _arm(self) -> None:
+    def _set_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_at = self._until
-        self._timer = self.loop.call_at(self._until, self._look)
+        self._timer_at = self._deadline
+        self._timer = self.loop.call_at(self._deadline, self._check_deadline)
 
-    def _look(self) -> None:
+    def _check_deadline(self) -> None:
         self._timer = None
-        if self.loop.time() < self._until - 0.001:
-            if self._until != _BUSY:
-                self._arm()
-        elif self._deaf or (self._served and not self._heading and self._incoming is None):
+        if self.loop.time() < self._deadline - 0.001:
+            if self._deadline != _BUSY:
+                self._set_timer()
+        elif self._ignores_input or (self._served and not self._in_head and self._incoming is None):
             self.transport.close()  # its time is over, or it is idle
         else:
             self._refuse(408)

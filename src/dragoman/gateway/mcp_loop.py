@@ -82,18 +82,18 @@ def read_loop_options(scope: Scope) -> LoopOptions | None:
     return LoopOptions(names=None if everything else names, mode=MODES[mode], show=SHOWS[show], limits=settings.limits)
 
 
-async def answer_in_loop(scope: Scope, wish: LoopOptions | None = None) -> HttpResponse:
-    wish = wish or read_loop_options(scope)
-    toolbox = await find_toolbox(scope, wish.names) if wish is not None else None
-    if wish is None or not toolbox:
+async def answer_in_loop(scope: Scope, options: LoopOptions | None = None) -> HttpResponse:
+    options = options or read_loop_options(scope)
+    toolbox = await find_toolbox(scope, options.names) if options is not None else None
+    if options is None or not toolbox:
         return await answer_with(scope)  # no server: plain generation (mission D9)
     client_request = scope.client_request
     if client_request is None:
         raise DecodeError("the request has no messages")
     if (client_request.request.choices or 1) > 1:
         raise DecodeError("one answer at a time with MCP tools")
-    wish.limits = with_price(scope, client_request.request.model, wish.limits)
-    answer = LoopAnswer(scope, toolbox, wish)
+    options.limits = with_price(scope, client_request.request.model, options.limits)
+    answer = LoopAnswer(scope, toolbox, options)
     try:
         await answer.begin()
     finally:
@@ -248,7 +248,7 @@ class LoopAnswer:
 
     target: Target  # of its first turn; known after `begin`
 
-    def __init__(self, scope: Scope, toolbox: McpToolbox, wish: LoopOptions) -> None:
+    def __init__(self, scope: Scope, toolbox: McpToolbox, options: LoopOptions) -> None:
         client_request = scope.client_request
         if client_request is None:
             raise DecodeError("the request has no messages")
@@ -266,14 +266,14 @@ class LoopAnswer:
         self.turns = 0
         self._model = UpstreamModel(scope)
         request = client_request.request
-        self._steps = run_loop(choose_model(self._model, toolbox, wish.mode), toolbox, request, wish.limits)
+        self._steps = run_loop(choose_model(self._model, toolbox, options.mode), toolbox, request, options.limits)
         own = frozenset(tool.name for tool in request.tools or () if not isinstance(tool, ServerTool))
         self._toolbox = toolbox
         output = request.output
         exact = output is not None and output.type != "text"  # then `show` may not put words into the text either
-        show: ShowCalls = "nothing" if exact and wish.show == "text" else wish.show
+        show: ShowCalls = "nothing" if exact and options.show == "text" else options.show
         self._merger = TurnMerger(caller_tools=own, show_calls=show, describe=self._tell, final_text_only=exact)
-        self._client_dialect, self._list_calls = scope.dialect, wish.calls
+        self._client_dialect, self._list_calls = scope.dialect, options.calls
         self._trace = scope.trace
         self._keep = scope.loop if scope.in_xray else None
         self._waiting: list[Event] = []

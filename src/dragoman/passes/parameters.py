@@ -34,13 +34,7 @@ def fit_parameters(request: Request, profile: Profile, notes: Notes) -> Request:
     if profile.streams != "any":
         request = _fit_stream(request, profile, notes)
     if profile.omit_neutral:
-        for field, value in NEUTRAL.items():
-            if getattr(request, field) == value:
-                changes[field] = None
-                notes.repaired((ROOT, field), "has no effect, and may be refused")
-        if request.output is not None and request.output.type == "text":
-            changes["output"] = None
-            notes.repaired((ROOT, "output"), "has no effect, and may be refused")
+        _leave_out_neutral(request, changes, notes)
     if request.top_k is not None and request.top_k <= 0 and not profile.native:
         changes["top_k"] = None
         notes.repaired((ROOT, "top_k"), "a limit of 0 or less is no limit, and many servers refuse it")
@@ -73,6 +67,16 @@ def fit_parameters(request: Request, profile: Profile, notes: Notes) -> Request:
     if request.tools is not None and (profile.takes_tool_extras is not None or not request.tools):
         request = _fit_tools(request, request.tools, profile, notes)
     return request
+
+
+def _leave_out_neutral(request: Request, changes: dict[str, Any], notes: Notes) -> None:
+    for field, value in NEUTRAL.items():
+        if getattr(request, field) == value:
+            changes[field] = None
+            notes.repaired((ROOT, field), "has no effect, and may be refused")
+    if request.output is not None and request.output.type == "text":
+        changes["output"] = None
+        notes.repaired((ROOT, "output"), "has no effect, and may be refused")
 
 
 def _fit_stream(request: Request, profile: Profile, notes: Notes) -> Request:

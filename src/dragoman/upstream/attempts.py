@@ -17,7 +17,7 @@ from dragoman.upstream.failures import hide_refused_key
 from dragoman.upstream.keys import Key
 from dragoman.upstream.retry import MOST_ATTEMPTS, RetryBudget
 from dragoman.upstream.spec import Target
-from dragoman.upstream.transport import Asked
+from dragoman.upstream.transport import SentRequest
 from dragoman.upstream.upstream_state import UpstreamState
 
 log = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ class Begun(Struct):
     target: Target
     key: Key
     ticket: Ticket
-    asked: Asked
+    asked: SentRequest
     began: float
 
 

@@ -22,6 +22,7 @@ from dragoman.dialects._services import ListedModel, ModelsCodec
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.jsontypes import Json, dump_json, load_json
 from dragoman.log_line import LogLine
+from dragoman.network import is_this_machine
 from dragoman.upstream.http.request import build_headers, join_url
 from dragoman.upstream.kept_files import read_kept, write_kept
 from dragoman.upstream.profiles import find_kind, find_known, kinds_of_model
@@ -41,7 +42,6 @@ KEPT_S = 7 * 24 * 3600.0
 MOST_BYTES = 8 * 1024 * 1024
 MOST_MODELS = 2_000
 MOST_DETAILS = 100
-NEAR = ("127.0.0.1", "localhost", "::1")
 AT_ONCE = 4  # questions about single models at the same time
 
 
@@ -144,7 +144,8 @@ def _asks(upstream: Upstream) -> bool:
 
 def _age(upstream: Upstream, older_s: float) -> float:
     """The least age at which a list is asked for again: providers change theirs seldom."""
-    return older_s if urlsplit(upstream.base_url).hostname in NEAR or not older_s else max(older_s, REMOTE_S)
+    near = is_this_machine(urlsplit(upstream.base_url).hostname or "")
+    return older_s if near or not older_s else max(older_s, REMOTE_S)
 
 
 def _server(upstream: Upstream) -> str:

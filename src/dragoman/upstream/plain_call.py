@@ -19,7 +19,7 @@ from dragoman.upstream.http.request import RequestHead
 from dragoman.upstream.keys import Key
 from dragoman.upstream.read_reply import count_all, decode_whole, is_document, is_page, take_whole
 from dragoman.upstream.spec import Target
-from dragoman.upstream.transport import Asked, Transport
+from dragoman.upstream.transport import SentRequest, Transport
 from dragoman.upstream.upstream_state import UpstreamState
 
 NO_NOTES = Notes()  # ever
@@ -204,7 +204,7 @@ def send_plain(
     state.budget.in_flight += 1
     state.breaker(key, target.model).begin(now)
     waiter.stamp(ticket)
-    asked = Asked(connection, connection.now())
+    asked = SentRequest(connection, connection.now())
     connection.ask(head.write(len(body)), body)
     connection.listener = hear
     begun = Begun(state, target, key, ticket, asked, now)

@@ -37,11 +37,11 @@ STALE_S = 1.0  # a connection that was closed while idle fails within this time
 WORKED_S = 5.0  # a server that hangs up after this long has worked on the request
 
 
-class Asked(NamedTuple):
-    """A connection on which a request was sent."""
+class SentRequest(NamedTuple):
+    """A request that was sent already, and waits for its answer."""
 
     connection: HttpConnection
-    at: float  # by the clock of the loop
+    at: float  # when it was sent, by the clock of the loop
 
 
 class Opened:
@@ -206,23 +206,23 @@ class Transport:
         may_resend: Callable[[], bool],
         first_s: float,
         network: Network,
-        asked: Asked | None = None,
+        sent_before: SentRequest | None = None,
     ) -> Opened:
-        """The same, with a head that was made before. `asked`: the request was sent already."""
+        """The same, with a head that was made before. `sent_before`: the request was sent already."""
         place, start = head.place, head.write(len(body))
         pool = self.find_pool(place, network)
-        connection = asked.connection if asked is not None else None if fresh else pool.take()
+        connection = sent_before.connection if sent_before is not None else None if fresh else pool.take()
         clock = asyncio.get_running_loop().time
         while True:
             if connection is None:
                 connection = await self._dial(place, min(timeouts.connect_s, head_s), network)
-            if asked is None:
+            if sent_before is None:
                 on_sent()
-            sent = clock() if asked is None else asked.at
+            sent = clock() if sent_before is None else sent_before.at
             try:
-                if asked is None:
+                if sent_before is None:
                     connection.ask(start, body, bodiless=head.method == "HEAD")
-                asked = None
+                sent_before = None
                 while not connection.arrived:
                     if connection.error is not None:  # a new one: a traceback refers to the connection
                         raise type(connection.error)(*connection.error.args)

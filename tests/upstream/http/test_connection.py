@@ -103,10 +103,10 @@ def test_what_a_listener_takes_moves_the_deadline(monkeypatch: pytest.MonkeyPatc
         connection = connect()
         connection.listener = lambda: bool(connection.take())
         waiter = connection.wait(NEVER_S)
-        first = connection._until
+        first = connection._deadline
         monkeypatch.setattr(connection, "_loop", Clock(connection._loop, 20.0))
         connection.data_received(b"3\r\none\r\n")
-        assert connection._until >= first + 19.0
+        assert connection._deadline >= first + 19.0
         assert not waiter.done()
         connection.close()
 

@@ -13,13 +13,14 @@ from typing import Any, TypeVar
 from msgspec.structs import asdict
 
 from dragoman.errors import ConfigError
+from dragoman.gateway import PORT
 from dragoman.gateway.access.auth import weak_secret
 from dragoman.gateway.config.discover import discover
 from dragoman.gateway.config.mcp import read_mcp
 from dragoman.gateway.config.provider_table import RouteKeys
 from dragoman.gateway.config.providers import guess_provider, read_upstream
 from dragoman.gateway.config.schema import ConfigFile
-from dragoman.gateway.config.settings import PORT, GatewayKeys, Settings
+from dragoman.gateway.config.settings import GatewayKeys, Settings
 from dragoman.gateway.config.source import find_line, parse, read_text
 from dragoman.gateway.config.teams import TeamSettings, read_grant, read_key, read_model_price
 from dragoman.network import without_proxies

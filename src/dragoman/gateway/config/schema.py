@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, field
 from msgspec.json import schema as make_schema
 
+from dragoman.gateway import PORT
 from dragoman.gateway.config.mcp import McpTable
 from dragoman.gateway.config.provider_table import ProviderTable, RouteKeys
-from dragoman.gateway.config.settings import PORT, GatewayKeys
+from dragoman.gateway.config.settings import GatewayKeys
 from dragoman.gateway.config.teams import BudgetSettings, FileKeyTable, FileTeamTable, LedgerSettings
 from dragoman.jsontypes import Json, JsonObject
 from dragoman.known_turns.history import MOST_BYTES

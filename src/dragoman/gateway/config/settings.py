@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from dragoman.accounts.grants import FileKey
+from dragoman.gateway import PORT
 from dragoman.gateway.config.mcp import McpSettings
 from dragoman.gateway.config.teams import TeamSettings
 from dragoman.known_turns.history import MOST_BYTES
@@ -14,7 +15,6 @@ from dragoman.upstream.profiles import Rows
 from dragoman.upstream.routing import RouteRule, Routes
 from dragoman.upstream.spec import Upstream
 
-PORT = 20006
 LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 _SAFE_URL = Meta(
     pattern=r"^(https://|http://(127\.0\.0\.1|localhost|\[::1\])[:/]|$)", examples=["https://login.example.com"]

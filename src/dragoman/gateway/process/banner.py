@@ -4,11 +4,12 @@ import os
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from dragoman.gateway.access.auth import LOCAL_HOSTS, Access
-from dragoman.gateway.config.settings import PORT, Settings
+from dragoman.gateway import PORT
+from dragoman.gateway.access.auth import Access
+from dragoman.gateway.config.settings import Settings
 from dragoman.gateway.config.source import state_folder
 from dragoman.gateway.stores.sqlite_keys import FILE
-from dragoman.network import find_unused_variable
+from dragoman.network import find_unused_variable, is_this_machine
 from dragoman.upstream.discovery import PORTS
 from dragoman.upstream.keys import show_url
 from dragoman.upstream.profiles import load_rows
@@ -105,6 +106,6 @@ def missing_key(upstream: Upstream) -> str | None:
     kind = (upstream.rows or load_rows()).kinds.get(upstream.kind)
     if upstream.keys or upstream.auth == "none" or kind is None or not kind.keys:
         return None
-    if upstream.kind in PORTS or urlsplit(upstream.base_url).hostname in LOCAL_HOSTS:
+    if upstream.kind in PORTS or is_this_machine(urlsplit(upstream.base_url).hostname or ""):
         return None  # a server on the user's own machine mostly needs none
     return f"no key: set {kind.keys[0]} or api_key"

@@ -126,9 +126,11 @@ async def answer(
     holder: Holder | None = None,
 ) -> None:
     """Reads one Question and writes its PeerAnswer, each a line of JSON."""
-    asked = msgspec.json.decode(await reader.readline(), type=Question)
-    headers = {"host": "localhost", **asked.headers}
-    http = HttpRequest(asked.method, asked.path, query=asked.query, headers=headers, client=client, body=asked.body)
+    question = msgspec.json.decode(await reader.readline(), type=Question)
+    headers = {"host": "localhost", **question.headers}
+    http = HttpRequest(
+        question.method, question.path, query=question.query, headers=headers, client=client, body=question.body
+    )
     http.holder = holder
     response = await handle(http)
     writer.write(msgspec.json.encode(PeerAnswer(response.status, response.headers, response.body)) + b"\n")

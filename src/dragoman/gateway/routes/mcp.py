@@ -153,10 +153,10 @@ async def serve_generate_with_mcp(gateway: Gateway, http: HttpRequest, match: Ma
 async def answer_call(gateway: Gateway, http: HttpRequest, call: RpcCall) -> HttpResponse:
     dialect = dialect_for(call.id)
     try:
-        wish = take_loop_options(call.params, gateway)
+        options = take_loop_options(call.params, gateway)
         scope = http.scope = Scope(gateway, http, dialect, "generate_with_mcp")
         await take_in(scope, PATH, dump_json(call.params))
-        return await answer_in_loop(scope, wish)
+        return await answer_in_loop(scope, options)
     except Exception as error:
         return refuse_call(gateway, http, dialect, error)
 

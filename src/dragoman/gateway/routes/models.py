@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from dragoman.dialects._services import ListedModel, ModelsCodec
 from dragoman.dialects.ollama.services import SERVER_VERSION, encode_running, encode_shown
 from dragoman.errors import DecodeError, UpstreamError
+from dragoman.gateway import DEFAULT_MODEL
 from dragoman.gateway.access.charge import may_use
 from dragoman.gateway.conversation import FRESH_S, no_model
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
@@ -16,7 +17,6 @@ from dragoman.gateway.state import Gateway
 from dragoman.upstream.model_lists import describe
 from dragoman.upstream.routing import find_default, is_legal_model
 
-DEFAULT_MODEL = "x-dragoman-default-model"  # a header of every list of models
 RUNNING_S = 300.0  # how long Ollama's clients are told that a model stays in memory
 
 

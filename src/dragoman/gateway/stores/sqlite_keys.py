@@ -86,8 +86,8 @@ class SqliteKeyStore(KeyRules):
         if not self._is_there():
             return []
         with self._open(WRITE_BUSY_S) as db:
-            asked = "select * from audit where ? is null or number < ? order by number desc limit ?"
-            rows = db.execute(asked, (before, before, most)).fetchall()
+            statement = "select * from audit where ? is null or number < ? order by number desc limit ?"
+            rows = db.execute(statement, (before, before, most)).fetchall()
         return [_audit_row(row) for row in rows]
 
     def _transact(self, who: str, decide: Decide) -> bool:
@@ -105,8 +105,8 @@ class SqliteKeyStore(KeyRules):
             elif write.team is not None:
                 db.execute("delete from teams where name = ?", (write.team,))
             changed = [msgspec.json.encode(value).decode() for value in (write.before, write.after)]
-            asked = "insert into audit (at, who, what, subject, before, after) values (?, ?, ?, ?, ?, ?)"
-            db.execute(asked, (self._clock(), who or find_person(), write.what, write.subject, *changed))
+            statement = "insert into audit (at, who, what, subject, before, after) values (?, ?, ?, ?, ?, ?)"
+            db.execute(statement, (self._clock(), who or find_person(), write.what, write.subject, *changed))
         return True
 
     @contextmanager

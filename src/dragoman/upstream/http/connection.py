@@ -36,22 +36,10 @@ class HttpConnection(asyncio.Protocol):
     """One request at a time. The parser's callbacks collect the answer; `wait` returns when there is more of it."""
 
     __slots__ = (
-        *("_bodiless", "_body_size", "_framed", "_keeps", "_loop", "_parser", "_patience", "_paused", "_pieces"),
-        *("_timer", "_timer_at", "_transport", "_until", "_waiter", "_wire_size"),
-        *(
-            "answers",
-            "arrived",
-            "closed",
-            "ended",
-            "error",
-            "headers",
-            "heard",
-            "idle_since",
-            "listener",
-            "loop",
-            "status",
-            "waiting",
-        ),
+        *("_bodiless", "_body_size", "_deadline", "_framed", "_keeps", "_loop", "_parser", "_patience", "_paused"),
+        *("_pieces", "_timer", "_timer_at", "_transport", "_waiter", "_wire_size"),
+        *("answers", "arrived", "closed", "ended", "error", "headers", "heard", "idle_since", "listener", "loop"),
+        *("status", "waiting"),
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -63,7 +51,7 @@ class HttpConnection(asyncio.Protocol):
         )
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = self._until = self._patience = 0.0
+        self._timer_at = self._deadline = self._patience = 0.0
         self._paused = False
         self.listener: Callable[[], bool] | None = None  # hears of bytes first; True: it has taken them
         self.answers = 0  # read on this connection before
@@ -105,9 +93,9 @@ class HttpConnection(asyncio.Protocol):
     def wait(self, seconds: float) -> "asyncio.Future[None]":
         """Done when there is more, an end or an error; a TimeoutError after `seconds`."""
         self._patience = seconds
-        self._until = self._loop.time() + seconds
-        if self._timer is None or self._until < self._timer_at:
-            self._arm()
+        self._deadline = self._loop.time() + seconds
+        if self._timer is None or self._deadline < self._timer_at:
+            self._set_timer()
         waiter = self._waiter = self._loop.create_future()
         return waiter
 
@@ -143,38 +131,38 @@ class HttpConnection(asyncio.Protocol):
 
     def close(self) -> None:
         self.closed = True
-        self._disarm()
+        self._stop_timer()
         if self._transport is not None:
             self._transport.abort()
 
     # ---- one timer for the connection: a wait only moves its end, and the timer is set anew when it goes off
 
-    def _arm(self) -> None:
-        self._disarm()
-        self._timer_at = self._until
-        self._timer = self._loop.call_at(self._until, self._look)
+    def _set_timer(self) -> None:
+        self._stop_timer()
+        self._timer_at = self._deadline
+        self._timer = self._loop.call_at(self._deadline, self._check_deadline)
 
-    def _disarm(self) -> None:
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _check_deadline(self) -> None:
         self._timer = None
         if self._waiter is None or self._waiter.done():
             return
-        if self._loop.time() >= self._until - 0.001:
+        if self._loop.time() >= self._deadline - 0.001:
             self._waiter.set_exception(TimeoutError())
             self._waiter = None
         else:
-            self._arm()
+            self._set_timer()
 
     def _wake(self) -> None:
         waiter = self._waiter
         if waiter is None or waiter.done():
             return
         if self.listener is not None and self.listener():
-            self._until = self._loop.time() + self._patience
+            self._deadline = self._loop.time() + self._patience
             return
         self._waiter = None
         waiter.set_result(None)
@@ -220,7 +208,7 @@ class HttpConnection(asyncio.Protocol):
                 self.ended = True  # a body without a length ends with its connection
             else:
                 self.error = HungUp("the connection was closed")
-        self._disarm()
+        self._stop_timer()
         self._wake()
 
     # ---- called by the parser
