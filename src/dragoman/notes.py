@@ -229,8 +229,7 @@ class Notes:
         found = [
             note
             for note in self._all[:most_places]
-            if note.kind in MENDED
-            and (is_mended_turn(note) if isinstance(note, Note) else note.is_mended_turn())
+            if note.kind in MENDED and (is_mended_turn(note) if isinstance(note, Note) else note.is_mended_turn())
         ]
         read = [note if isinstance(note, Note) else note.read(places=True, targets=False) for note in found[:most]]
         return read, len(found)

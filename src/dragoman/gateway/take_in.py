@@ -292,7 +292,7 @@ def _decode_each(
         request = read_request(scope.dialect, WireRequest(body=body.values, path=path, headers=headers), notes, locate)
     except RecursionError as error:
         raise DecodeError("nested too deeply") from error
-    if body.tools_text and request.tools and not len(notes):
+    if body.tools_text and request.tools and not len(notes) and not scope.dialect.has_other_tools(request):
         scope.gateway.known_tools.keep((scope.http.key_id, scope.dialect.name), body.tools_text, request.tools)
     if scope.dialect.name == CANONICAL and request.extras:
         check_extras(request)
