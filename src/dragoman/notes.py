@@ -280,7 +280,7 @@ class Notes:
         self._add("repaired", at, why)
 
     def repeat(self, notes: Iterable[RepeatedNote]) -> None:
-        """Adds notes about tools that an earlier request had. The same values are at the same canonical places again."""
+        """Adds notes about tools that an earlier request had. The same tools are at the same places again."""
         if self._refuse:
             for note in notes:
                 self._add(note.kind, note.at, note.why)

@@ -295,7 +295,7 @@ def hide_ids(data: bytes) -> bytes:
 
 def hide_times(kept: Any) -> Any:
     if isinstance(kept, dict):
-        timed = {"id", "time", "created", "created_at", "seconds", "ms", "retry-after"}
+        timed = {"id", "time", "created", "created_at", "completed_at", "seconds", "ms", "retry-after"}
         return {
             name: None if name in timed or name.endswith(("_ms", "_duration")) else hide_times(kept[name])
             for name in kept

@@ -270,7 +270,7 @@ def _is_usual(gateway: Gateway, http: HttpRequest, dialect: Dialect) -> bool:
         return False
     if gateway.traces is not None or now.settings.mcp.default or now.access.tokens is not None:
         return False
-    return not dialect.stores_replies and dialect.name != CANONICAL
+    return dialect.name != CANONICAL
 
 
 def _goes_as_is(now: Generation, dialect: Dialect) -> bool:
