@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from msgspec.structs import replace
 
 from dragoman.dialects import SPOKEN, find_dialect

@@ -49,10 +49,11 @@ class Resolved(Struct, kw_only=True):
 
 
 def stands_alone(request: Request) -> bool:
-    """Whether a request refers to nothing that is stored here, and its answer is not to be stored."""
+    """Whether a request refers to nothing that is stored here, and its answer is not to be stored. False: perhaps not,
+    as it has items that only Responses knows."""
     if request.store is not False or isinstance(request.extras.get(RESPONSES, {}).get(PREVIOUS), str):
         return False
-    return not any([type(part) is Opaque and _referred(part) for message in request.messages for part in message.parts])
+    return not any(type(part) is Opaque for message in request.messages for part in message.parts)
 
 
 async def resolve(
