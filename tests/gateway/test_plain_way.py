@@ -264,6 +264,7 @@ class Street:
             "tasks": len(self.open.tasks),
             "books": self.show_books(),
             "xray": [hide_times(row.written()) for row in self.gateway.xray.rows()],
+            "kept": [row.read_request() for row in self.gateway.xray.rows()],
         }
 
     def show_books(self) -> object:
