@@ -61,11 +61,11 @@ def test_connections_that_come_at_once_are_spread_evenly(stack: ExitStack) -> No
         first, second = workers = [Worker(street, number) for number in range(2)]
         street.connect(31)
         await until(lambda: len(first.open) + len(second.open) == 31)
-        assert sorted([len(first.open), len(second.open)]) == [15, 16]
+        assert abs(len(first.open) - len(second.open)) <= 3
         del first.open[:10]
         street.connect(10)
         await until(lambda: len(first.open) + len(second.open) == 31)
-        assert sorted([len(first.open), len(second.open)]) == [15, 16]
+        assert abs(len(first.open) - len(second.open)) <= 3
         for worker in workers:
             worker.acceptor.close()
 

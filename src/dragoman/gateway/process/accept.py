@@ -1,7 +1,8 @@
 """How workers share the connections that come to one socket.
 
 The event loop accepts all connections that wait at once: of a client's thirty, one worker would get twenty-nine. Here a
-worker accepts one at a time. If another one has fewer open, it leaves the next to that one for a moment.
+worker accepts one at a time. If another one has fewer open, by more than one, it leaves the next to that one for a
+moment.
 """
 
 import asyncio
@@ -38,9 +39,9 @@ class Share:
         cells[worker] = 0  # the worker before this one died with its connections
 
     def tell(self, count: int) -> bool:
-        """Tells how many connections are open here. Returns whether another worker has fewer."""
+        """Tells how many connections are open here. Returns whether another worker has fewer, by more than one."""
         self._cells[self._worker] = count
-        return count > min(self._cells)
+        return count > min(self._cells) + 1
 
     def leave(self) -> None:
         """This worker accepts no more: no other one waits for it."""
