@@ -8,7 +8,7 @@ from dragoman.convert import Converted, convert
 from dragoman.errors import LossError
 from dragoman.note_places import Place, Stages
 from dragoman.note_ranks import fold_notes
-from dragoman.notes import ROOT, Note, Notes, is_mended_turn
+from dragoman.notes import ROOT, Note, Notes, is_mended_turn, make_repeated
 
 
 @dataclass
@@ -75,9 +75,28 @@ def test_a_note_that_is_known_from_before_is_about_the_present_form() -> None:
     notes = Notes()
     notes.begin("request", locate, Value((a, b)))
     notes.stage(Value((b,)))
-    for note in known:
-        notes.repeat([note])
+    notes.repeat(make_repeated(known))
     assert [note.canonical for note in notes] == ["/tools/1/strict"]
+
+
+@pytest.mark.parametrize("tools_after", [("a", "b"), ("b",), ("a", "new", "b")])
+def test_notes_that_are_known_from_before_fold_as_new_ones(tools_after: tuple[str, ...]) -> None:
+    def note_all(notes: Notes) -> None:
+        for i in range(len(tools_after)):
+            tool = ((ROOT, "tools"), i)
+            notes.altered((tool, "strict"), "off")
+            notes.dropped(((tool, "parameters"), "minimum"), "none here")
+            notes.dropped(((tool, "parameters"), "$schema"), "none here")
+
+    known, rows = Notes(), []
+    note_all(known)
+    for add in (note_all, lambda notes: notes.repeat(make_repeated(known))):
+        notes = Notes()
+        notes.begin("request", locate, Value(("a", "b")))
+        notes.stage(Value(tools_after))
+        add(notes)
+        rows.append([[notes.fold(most) for most in (0, 2, 50)], notes.items])
+    assert rows[0] == rows[1]
 
 
 def test_settled_notes_keep_their_places_and_nothing_else() -> None:

@@ -7,7 +7,7 @@ move things in it. So `Notes` is told which body is being converted (`begin`) an
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,6 +31,7 @@ Locate: TypeAlias = Callable[[Any, Place], Place]
 
 
 LONGEST_STEP = 1000  # characters of a key: a client may make one up that has millions
+MENDED: tuple[NoteKind, ...] = ("dropped", "repaired")  # nothing was added, and nothing said in another way
 MOST_PLACES = 50  # notes of one request whose places a gateway looks for
 
 
@@ -55,6 +56,19 @@ class Note(Struct, frozen=True):
     def rank(self) -> NoteRank:
         """How much it matters to the reader of the answer."""
         return rank_note(self.kind, _last_name(unspell(self.canonical)), self.why)
+
+
+class RepeatedNote(Struct, frozen=True):
+    """A note about tools that come again and again, as `Notes.repeat` adds it."""
+
+    kind: NoteKind
+    at: At
+    why: str
+    rank: NoteRank  # where the tools stand as they came
+
+
+def make_repeated(notes: Iterable[Note]) -> tuple[RepeatedNote, ...]:
+    return tuple([RepeatedNote(note.kind, unspell(note.canonical), note.why, note.rank) for note in notes])
 
 
 class _Source(Stages, eq=False):
@@ -93,6 +107,7 @@ class _Unread(Struct):
     why: str
     source: _Source
     number: int  # of the form that the place is in
+    rank: NoteRank | None = None  # if it is known without a look for its place
     note: Note | None = None  # once it was read
     place: Place | None = None  # in the canonical value, once it was looked for
 
@@ -125,15 +140,13 @@ class _Unread(Struct):
     def is_mended_turn(self) -> bool:
         if self.note is not None:
             return is_mended_turn(self.note)
-        if self.kind not in ("dropped", "repaired"):
-            return False
         place = self._find_place()
         return len(place) > 1 and place[0] == "messages" and "extras" not in place[:-1]
 
 
 def is_mended_turn(note: Note) -> bool:
     """Whether the note is about something that was removed from the conversation or repaired in it."""
-    if note.kind not in ("dropped", "repaired"):
+    if note.kind not in MENDED:
         return False
     return note.canonical.startswith("/messages/") and "/extras/" not in note.canonical
 
@@ -189,15 +202,18 @@ class Notes:
         place takes longer than everything else here."""
         if not self._all:
             return []
-        counts: dict[tuple[str, str, str, NoteRank], int] = {}
         firsts: dict[tuple[str, str, str, NoteRank], tuple[int, Note | _Unread]] = {}
+        counts: dict[tuple[str, str, str, NoteRank], int] = {}
         for i, note in enumerate(self._all[:most_notes]):
             if isinstance(note, Note):
                 key = (note.kind, note.why, note.body, note.rank)
             else:
-                key = (note.kind, note.why, note.source.body, note.find_rank(places=i < most_places))
-            counts[key] = counts.get(key, 0) + 1
-            firsts.setdefault(key, (i, note))
+                rank = note.rank if i < most_places else None
+                key = (note.kind, note.why, note.source.body, rank or note.find_rank(places=i < most_places))
+            if key in counts:
+                counts[key] += 1
+            else:
+                counts[key], firsts[key] = 1, (i, note)
         rows = [
             FoldedNote(
                 key[3],
@@ -213,7 +229,7 @@ class Notes:
         found = [
             note
             for note in self._all[:most_places]
-            if (is_mended_turn(note) if isinstance(note, Note) else note.is_mended_turn())
+            if note.kind in MENDED and (is_mended_turn(note) if isinstance(note, Note) else note.is_mended_turn())
         ]
         read = [note if isinstance(note, Note) else note.read(places=True, targets=False) for note in found[:most]]
         return read, len(found)
@@ -263,14 +279,17 @@ class Notes:
         """The value was broken and is now legal."""
         self._add("repaired", at, why)
 
-    def repeat(self, notes: Iterable[Note]) -> None:
-        """Adds notes again that an earlier request had. The same values are at the same canonical places again."""
+    def repeat(self, notes: Iterable[RepeatedNote]) -> None:
+        """Adds notes about tools that an earlier request had. The same tools are at the same places again."""
         if self._refuse:
             for note in notes:
-                self._add(note.kind, unspell(note.canonical), note.why)
+                self._add(note.kind, note.at, note.why)
             return
         source, number = self._source, len(self._forms) - 1
-        self._all += [_Unread(note.kind, unspell(note.canonical), note.why, source, number) for note in notes]
+        if source.find_moves(number, "tools"):  # a place may be gone, and with it what the rank depends on
+            self._all += [_Unread(note.kind, note.at, note.why, source, number) for note in notes]
+        else:
+            self._all += [_Unread(note.kind, note.at, note.why, source, number, note.rank) for note in notes]
 
     def is_about(self, field: str) -> bool:
         """Whether a note whose place was not looked up yet is about this field of the value."""
@@ -302,7 +321,8 @@ class Notes:
 
 def _ends(at: At) -> tuple[str, str | int]:
     """The last field name in a place, and the first step of the place."""
-    last, first = "", cast("str | int", "")
+    last = ""
+    first: str | int = ""
     while at:
         at, first = at
         if not last and isinstance(first, str) and not first.isdecimal():
@@ -332,7 +352,7 @@ def flatten(at: At) -> Place:
     return tuple(reversed(steps))
 
 
-@lru_cache(4096)  # the schemas of tools that are known have the same notes again and again
+@lru_cache(4096)
 def unspell(where: str) -> At:
     """The place that a JSON pointer names."""
     at: At = ROOT

@@ -27,6 +27,8 @@ class OwnBody(Struct):
         tools, text = request.tools, self.tools_text
         if not tools or not text or not all(type(tool) is Tool for tool in tools):
             return
+        if dialect.has_other_tools(request):
+            return
         key = (dialect.name, text)
         number = hash(key)
         if number not in _seen:
@@ -75,12 +77,12 @@ def _copy_others(body: JsonObject, read: JsonObject) -> JsonObject:
 
 def take_text(body: bytes | str, dialect: Dialect) -> OwnBody | None:
     """The body from a JSON text. None if anything about it is wrong, or if no part of it can be read by itself."""
-    members = split_members(body) if dialect.read_turns is not None else None
-    if members is None or dialect.read_turns is None:
+    members = split_members(body) if dialect.tools_keys else None
+    if members is None:
         return None
     read: JsonObject = {}
     text = members.get(dialect.messages_key)
-    turns = None if text is None else dialect.read_turns(text)
+    turns = None if text is None or dialect.read_turns is None else dialect.read_turns(text)
     if turns is not None:  # fast path: usual turns
         read[dialect.messages_key] = turns
     return _take_members(members, read, dialect)

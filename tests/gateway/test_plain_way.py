@@ -264,6 +264,7 @@ class Street:
             "tasks": len(self.open.tasks),
             "books": self.show_books(),
             "xray": [hide_times(row.written()) for row in self.gateway.xray.rows()],
+            "kept": [row.read_request() for row in self.gateway.xray.rows()],
         }
 
     def show_books(self) -> object:
@@ -295,7 +296,7 @@ def hide_ids(data: bytes) -> bytes:
 
 def hide_times(kept: Any) -> Any:
     if isinstance(kept, dict):
-        timed = {"id", "time", "created", "created_at", "seconds", "ms", "retry-after"}
+        timed = {"id", "time", "created", "created_at", "completed_at", "seconds", "ms", "retry-after"}
         return {
             name: None if name in timed or name.endswith(("_ms", "_duration")) else hide_times(kept[name])
             for name in kept

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.dialects import SPOKEN, find_dialect
 from dragoman.jsontypes import dump_json
@@ -23,8 +24,10 @@ from tests.gateway.test_plain_way import ANSWERS, HANG_UP, Street, no_pauses, pl
 
 __all__ = ["no_pauses"]
 DIALECTS = sorted(SPOKEN)
+UNSTORED = "openai_responses, not stored"
+FRONTS = (*DIALECTS, UNSTORED)
 # Responses are stored, and Gemini's requests may name a cache.
-WITHOUT_A_TASK = [name for name in DIALECTS if name not in ("openai_responses", "gemini")]
+WITHOUT_A_TASK = [name for name in FRONTS if name not in ("openai_responses", "gemini")]
 TOOL = Tool(name="look", description="Looks.", parameters={"type": "object", "properties": {"at": {"type": "string"}}})
 ASKED = (Message(role="user", parts=(Text(text="hello"),)),)
 CALL = ToolCall(id="call_1", name="look", arguments='{"at":"x"}')
@@ -38,7 +41,9 @@ CALLED = (
 def ask(front: str, *, stream: bool, tools: bool) -> tuple[str, bytes]:
     messages = CALLED if tools else ASKED
     request = Request(model="up-model", messages=messages, tools=(TOOL,) if tools else None, stream=stream)
-    wire = find_dialect(front).encode_request(request, Notes())
+    if front == UNSTORED:
+        request = replace(request, store=False)
+    wire = find_dialect(front.partition(",")[0]).encode_request(request, Notes())
     return wire.path, dump_json(wire.body)
 
 
@@ -95,7 +100,7 @@ async def ask_all(street: Street, body: bytes, answers: list[list[bytes | None]]
 @pytest.mark.parametrize("tools", [False, True], ids=["no tools", "tools"])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("behind", DIALECTS)
-@pytest.mark.parametrize("front", DIALECTS)
+@pytest.mark.parametrize("front", FRONTS)
 def test_what_a_server_says_comes_back_as_with_a_task(
     front: str, behind: str, stream: bool, tools: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "ollama call": ("read requests ollama", "read replies ollama"),
     "ollama result": ("read requests ollama",),
     "ollama turn": ("read requests ollama",),
+    "ollama text": ("read requests ollama", "read replies ollama"),
     "responses item": ("read requests openai_responses",),
     "responses text": ("read requests openai_responses",),
     "responses tool": ("read requests openai_responses",),

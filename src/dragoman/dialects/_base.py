@@ -155,6 +155,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     reads_turns_apart: bool = False  # each entry of that list is read by itself, and is one message
     # The keys of a list of tools, the usual one first; () if it is not read by itself, without the rest of the body.
     tools_keys: tuple[str, ...] = ()
+    # Whether more was read of a request's tools than that list gives alone.
+    has_other_tools: Callable[[Request], bool] = lambda request: False
     # The list of turns, read from its text in one step; None: one of them is unusual.
     read_turns: ReadTurns | None = None
     # A request of which nothing is unusual, read in one step; None: it must be read key by key.

@@ -6,6 +6,7 @@ goes the direct way (direct_way.py); if its head is not usual, the long way from
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 from dragoman.accounts.prices import ModelPrice
@@ -108,7 +109,7 @@ class PlainWay(Way):
     def _is_usual(self, call: PlainCall, quota: Headers) -> bool:
         """Whether nothing about the answer asks for another head than that of the plan."""
         scope = self._scope
-        if scope.keep or scope.dialect.request_id_header != ID_HEADER:
+        if scope.dialect.request_id_header != ID_HEADER:
             return False
         if scope.charge is not None and scope.charge.warning:
             return False
@@ -120,6 +121,8 @@ class PlainWay(Way):
         scope.status = 200
         if price is None or price.image is None:
             scope.take_usage(call.usage, price)
+        if scope.keep:
+            scope.keep_sent(call.raw)
         scope.record()
         cost, words = scope.cost_text, ""
         for name, value in quota.items():
@@ -177,7 +180,7 @@ def begin_plain(
     scope = Scope(gateway, http, head.dialect, head.door)
     scope.size, scope.model = len(body), look.model
     if scope.keep:
-        scope.raw, scope.request = body, read_plain(head.dialect, body)
+        scope.raw, scope.request = body, partial(read_plain, head.dialect, body)
     tokens, output = len(body) // CHARS_PER_TOKEN, bound_output(look.max_output)
     if not charge_at_once(scope, tokens, output):
         return None
@@ -270,7 +273,7 @@ def _is_usual(gateway: Gateway, http: HttpRequest, dialect: Dialect) -> bool:
         return False
     if gateway.traces is not None or now.settings.mcp.default or now.access.tokens is not None:
         return False
-    return not dialect.stores_replies and dialect.name != CANONICAL
+    return dialect.name != CANONICAL
 
 
 def _goes_as_is(now: Generation, dialect: Dialect) -> bool:

@@ -1,7 +1,7 @@
 """Scope: one request from its first byte to its last. At the end it gives everything back once and reports."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
 from msgspec import to_builtins
@@ -86,7 +86,7 @@ class Scope:
         self._sent: list[tuple[float, bytes]] = []  # time and bytes of each piece, for X-ray and the ledger
         self._sent_bytes = 0
         self.raw = b""  # what the client sent, for X-ray
-        self.request: Request | None = None  # the same as a value, if there is no `client_request`
+        self.request: Callable[[], Request] | None = None  # reads it, if there is no `client_request`
         self.loop: list[JsonObject] = []  # the calls of an MCP loop, for X-ray
         self.ending: Failure | None = None  # why the request is ended from outside
         self._over = False
@@ -240,11 +240,9 @@ class Scope:
 
     @property
     def sent(self) -> bytes | str:
-        return (
-            b"".join([data for _, data in self._sent])
-            if self._sent_bytes <= MAX_BYTES
-            else say_length(self._sent_bytes)
-        )
+        if self._sent_bytes > MAX_BYTES:
+            return say_length(self._sent_bytes)
+        return b"".join([data for _, data in self._sent])
 
     def show_bodies(self) -> str:
         """What was asked and answered, masked as X-ray masks."""
@@ -335,7 +333,7 @@ class Scope:
         """For X-ray. Of a long request neither the bytes nor the values are kept."""
         asked, noted = self.client_request, self.answer.notes if self.answer is not None else self.notes
         raw = keep(self.raw) if asked is None and self.raw else None if asked is None else keep(asked.raw)
-        request: Request | str | None = self.request if asked is None else asked.request
+        request: Request | Callable[[], Request] | str | None = self.request if asked is None else asked.request
         if isinstance(raw, str):
             request, noted = raw, self.notes
         self.gateway.xray.put(

@@ -25,7 +25,7 @@ from dragoman.gateway.bodies import LoadedBody, check_size, load_apart, load_bod
 from dragoman.gateway.http import HttpRequest
 from dragoman.gateway.kept_turns import has_none_kept, recall_turns
 from dragoman.gateway.own_door import check_extras
-from dragoman.gateway.routes.responses import fetch_items, resolve
+from dragoman.gateway.routes.responses import fetch_items, resolve, stands_alone
 from dragoman.gateway.scope import CHARS_PER_TOKEN, Scope
 from dragoman.jsontypes import MOST_VALUES, find_surrogates, mend_surrogates
 from dragoman.known_turns.history import History, Hit
@@ -83,11 +83,12 @@ async def admit(scope: Scope, client_request: ClientRequest) -> None:
         await check_names(scope.gateway, http.holder, request, scope.dialect, large=scope.large)
         scope.makes_names = makes_names(request, scope.dialect)
     sent, size = request, scope.size
-    if scope.dialect.stores_replies:
+    stored = scope.dialect.stores_replies and not stands_alone(request)
+    if stored:
         client_request = await take_in_items(scope, client_request)
     if scope.keeps_turns:
         client_request = await recall_turns(scope, client_request)
-    if scope.dialect.stores_replies:
+    if stored:
         kept = scope.gateway, http, client_request, scope.now
         scope.resolved = await resolve(*kept, large=scope.large)
         client_request, scope.size = scope.resolved.client_request, scope.size + scope.resolved.added
@@ -100,7 +101,7 @@ def admit_now(scope: Scope, client_request: ClientRequest) -> bool:
     """The same, if nothing of it has to wait or is refused. False: nothing was taken."""
     holder, request = scope.http.holder, client_request.request
     scope.model = request.model
-    if scope.dialect.stores_replies or (request.choices or 1) > 1:
+    if (request.choices or 1) > 1 or (scope.dialect.stores_replies and not stands_alone(request)):
         return False
     if holder is not None and not admits_names(scope, holder, request):
         return False
@@ -119,7 +120,7 @@ def admits_names(scope: Scope, holder: Holder, request: Request) -> bool:
     except UpstreamError:
         return False
     scope.makes_names = makes_names(request, scope.dialect)
-    return not find_names(request, items=False)
+    return not find_names(request, items=scope.dialect.stores_replies)
 
 
 async def take_in_stored(scope: Scope, request: Request, sent: Request, size: int) -> None:
@@ -292,7 +293,7 @@ def _decode_each(
         request = read_request(scope.dialect, WireRequest(body=body.values, path=path, headers=headers), notes, locate)
     except RecursionError as error:
         raise DecodeError("nested too deeply") from error
-    if body.tools_text and request.tools and not len(notes):
+    if body.tools_text and request.tools and not len(notes) and not scope.dialect.has_other_tools(request):
         scope.gateway.known_tools.keep((scope.http.key_id, scope.dialect.name), body.tools_text, request.tools)
     if scope.dialect.name == CANONICAL and request.extras:
         check_extras(request)

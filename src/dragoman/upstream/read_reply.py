@@ -100,7 +100,7 @@ def decode_whole(
             drop_spellings(body)
         if _is_error(body, dialect):
             raise UpstreamError(dialect.decode_failure(WireReply(body=body, headers=headers)))
-        if type(body) is dict and dialect.reply_keys and not any(key in body for key in dialect.reply_keys):
+        if type(body) is dict and dialect.reply_keys and body.keys().isdisjoint(dialect.reply_keys):
             raise DecodeError(f"expected {' or '.join(dialect.reply_keys)}, found neither an answer nor an error")
         if dialect.find_failure is not None and not native and type(body) is dict:
             failure = dialect.find_failure(body)

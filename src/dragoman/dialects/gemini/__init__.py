@@ -10,6 +10,7 @@ from dragoman.dialects.gemini.request import decode_request, encode_request
 from dragoman.dialects.gemini.services import COUNTS, DOORS, EMBEDDINGS, MODELS, SPEECH, put_model
 from dragoman.dialects.gemini.stream_decoder import StreamDecoder
 from dragoman.dialects.gemini.stream_encoder import StreamEncoder
+from dragoman.dialects.gemini.tools import has_other_tools
 from dragoman.dialects.gemini.words import FAILURES, NAME, SIGNATURE, SSE
 from dragoman.jsontypes import JsonObject
 from dragoman.passes.profile import VISIBLE, MediaForms, Profile, SearchTool, Spelling
@@ -92,6 +93,8 @@ DIALECT = Dialect(
     recognise=recognise,
     doors=DOORS,
     messages_key="contents",
+    tools_keys=("tools",),
+    has_other_tools=has_other_tools,
     kept_state=(
         KeptState(key="cachedContent", advice="make it here, with POST /v1beta/cachedContents"),
         KeptState(key="previousInteractionId", advice="send the whole conversation as contents"),

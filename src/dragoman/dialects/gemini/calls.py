@@ -73,8 +73,7 @@ class Fresh:
     """The calls of one reply."""
 
     def __init__(self, reply_id: str) -> None:
-        kept = (char if char.isascii() and (char.isalnum() or char in "_-") else "-" for char in reply_id[:40])
-        self._mark = "".join(kept)
+        self._reply_id = reply_id
         self._count = 0
 
     def call(self, given: str | None, name: str, arguments: str) -> str:
@@ -82,8 +81,12 @@ class Fresh:
         self._count += 1
         if given:
             return given
-        mark = self._mark or format(crc32(f"{name} {arguments}".encode()), "08x")
+        mark = self._make_mark() or format(crc32(f"{name} {arguments}".encode()), "08x")
         return f"call_{mark}_{number}"
+
+    def _make_mark(self) -> str:
+        legal = [char if char.isascii() and (char.isalnum() or char in "_-") else "-" for char in self._reply_id[:40]]
+        return "".join(legal)
 
     def result(self, given: str | None, name: str | None) -> str:
         return given or "call_gemini_orphan_0"

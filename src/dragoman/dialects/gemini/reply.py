@@ -29,6 +29,7 @@ from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
 from dragoman.wire import WireReply
 
+CITES = frozenset({"groundingMetadata", "citationMetadata", "logprobsResult"})
 BLOCKED: Extras = {NAME: {"~candidate": "absent"}}  # a choice that we made from a blocked prompt
 
 # ---------------------------------------------------------------- decode
@@ -131,8 +132,8 @@ def _decode_candidate(candidate: JsonObject, number: int, calls: Calls) -> Choic
         note_omitted(candidate, candidate, "index")
         candidate.update(null)  # behind OMIT, so that it is written again
     parts = _take_content(candidate, calls)
-    finish = take_finish(candidate, any(type(part) is ToolCall for part in parts))
-    if any(key in candidate for key in ("groundingMetadata", "citationMetadata", "logprobsResult")):
+    finish = take_finish(candidate, ToolCall in map(type, parts))
+    if not CITES.isdisjoint(candidate):
         texts = [part.text for part in parts if type(part) is Text]
         parts = cite_texts(parts, take_citations(candidate, texts))
         if len(texts) == 1:
@@ -221,14 +222,17 @@ def decode_usage(usage: JsonObject) -> Usage:
         fresh = prompt - (cached or 0) + tools
         if fresh < 0:
             usage["promptTokenCount"], fresh = prompt, 0
+    counts = Usage(input=fresh, cache_read=cached, output=output, reasoning=thoughts)
+    return _add_details(counts, usage) if usage else counts
+
+
+def _add_details(counts: Usage, usage: JsonObject) -> Usage:
+    """The counts with those by modality, and with what only Gemini counts."""
     for key in DETAILS:
         if _says_text_alone(usage.get(key)):
             note_silent(usage, key)
-    return Usage(
-        input=fresh,
-        cache_read=cached,
-        output=output,
-        reasoning=thoughts,
+    return replace(
+        counts,
         input_audio=_take_audio(usage, "promptTokensDetails"),
         output_audio=_take_audio(usage, "candidatesTokensDetails"),
         extras=leftovers(usage, NAME),

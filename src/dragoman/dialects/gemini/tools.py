@@ -28,6 +28,8 @@ def take_tools(body: JsonObject) -> tuple[AnyTool, ...] | None:
     if given is None:
         return None
     del body["tools"]
+    if type(given) is tuple:
+        return given  # they were decoded before (`bodies.load_apart`)
     if type(given) is dict:  # one entry, not in a list (CLIENTS 14)
         note_spelling(body, "tools_form", "object")
         given = [given]
@@ -45,6 +47,12 @@ def take_tools(body: JsonObject) -> tuple[AnyTool, ...] | None:
     if groups != default_groups(tools):
         note_spelling(body, "tools", groups)
     return tuple(tools)
+
+
+def has_other_tools(request: Request) -> bool:
+    """Whether the request remembers how its list of tools was written."""
+    own = request.extras.get(NAME, {})
+    return "~tools" in own or "~tools_form" in own
 
 
 def _decode_entry(entry: JsonObject, tools: list[AnyTool]) -> dict[str, int]:

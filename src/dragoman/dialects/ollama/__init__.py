@@ -89,6 +89,7 @@ DIALECT = Dialect(
     locate_reply=locate_reply,
     recognise=recognise,
     doors=DOORS,
+    tools_keys=("tools",),
     kept_state=(KeptState(key="context", advice="send the conversation to /api/chat"),),
     client_paths=("/api/",),
     models=MODELS,

@@ -49,6 +49,10 @@ MintId = Callable[[int, str], str]  # position and name of a call without an id 
 
 def take_parts(message: JsonObject, mint_id: MintId, *, asked: bool) -> list[Part]:
     """Decode the fields of a message into parts. `asked`: in a request, where an empty text alone is a part."""
+    content = message.get("content")
+    if len(message) == 1 and type(content) is str and content:  # fast path: ollama text
+        del message["content"]
+        return [Text(text=content)]
     parts: list[Part] = []
     thought = take_thought(message)
     if thought is not None:

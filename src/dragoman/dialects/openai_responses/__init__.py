@@ -9,6 +9,7 @@ from dragoman.dialects.openai_responses.reply import decode_reply, encode_reply
 from dragoman.dialects.openai_responses.request import decode_request, encode_request
 from dragoman.dialects.openai_responses.services import COUNTS, DOORS
 from dragoman.dialects.openai_responses.stream_decoder import StreamDecoder, StreamEncoder
+from dragoman.dialects.openai_responses.tools import has_other_tools
 from dragoman.dialects.openai_responses.words import NAME, SEALED
 from dragoman.jsontypes import JsonObject
 from dragoman.passes.profile import VISIBLE, MediaForms, Profile, SearchTool, Spelling
@@ -113,6 +114,8 @@ DIALECT = Dialect(
     recognise=recognise,
     doors=DOORS,
     messages_key="input",
+    tools_keys=("tools",),
+    has_other_tools=has_other_tools,
     kept_state=(
         KeptState(key="conversation", advice="send the whole input, or previous_response_id"),
         KeptState(key="prompt", advice="send its text as instructions"),

@@ -144,7 +144,7 @@ def _take_messages(body: JsonObject) -> tuple[Message, ...]:
 
 def _take_tools(body: JsonObject, messages: tuple[Message, ...]) -> tuple[AnyTool, ...] | None:
     given = body.get("tools")
-    if given is not None and type(given) is not list:
+    if given is not None and type(given) not in (list, tuple):
         raise expected("array", given, "tools")
     if given is None:
         return lift_tools((), messages) or None  # a null stays in the extras
@@ -152,7 +152,7 @@ def _take_tools(body: JsonObject, messages: tuple[Message, ...]) -> tuple[AnyToo
     lifted = lift_tools(tools, messages)
     if not given and lifted:
         note_spelling(body, "tools", "empty")
-    return tools + lifted
+    return tools + lifted if lifted else tools
 
 
 def _take_output(body: JsonObject) -> OutputFormat | None:

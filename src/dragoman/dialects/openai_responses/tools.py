@@ -107,6 +107,13 @@ def lift_tools(tools: tuple[AnyTool, ...], messages: tuple[Message, ...]) -> tup
     return tuple(lifted)
 
 
+def has_other_tools(request: Request) -> bool:
+    """Whether some of the tools are copies of those in namespaces and in the input."""
+    return any(
+        "~place" in tool.extras.get(NAME, ()) for tool in request.tools or () if not isinstance(tool, ServerTool)
+    )
+
+
 def _lift(body: JsonObject, place: str, space: str | None = None) -> list[AnyTool]:
     given = body.get("tools")
     if body.get("type") == GROUP:

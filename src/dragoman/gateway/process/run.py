@@ -33,6 +33,7 @@ from dragoman.gateway.stores.engines import name_replica, open_database, open_li
 from dragoman.gateway.telemetry.log import Log
 
 if TYPE_CHECKING:
+    from dragoman.gateway.process.accept import Share
     from dragoman.upstream.admission import LimitStore
 
 MISCONFIGURED = 78  # EX_CONFIG of sysexits.h
@@ -85,11 +86,12 @@ def _serve_with_workers(
     listener: socket,
     admin: socket | None,
 ) -> int:
-    # Imported here: these two modules need a system with fork.
+    # Imported here: these modules need a system with fork.
+    from dragoman.gateway.process.accept import OpenCounts
     from dragoman.gateway.process.shared_limits import SharedLimits, SharedMemory
     from dragoman.gateway.process.workers import supervise
 
-    memory = SharedMemory(options.workers)
+    memory, open_counts = SharedMemory(options.workers), OpenCounts(options.workers)
     with TemporaryDirectory(prefix="dragoman-") as folder:
 
         def work(number: int, tell_supervisor: Callable[[], None]) -> None:
@@ -97,7 +99,8 @@ def _serve_with_workers(
             limits, peers = SharedLimits(memory, number), Peers(Path(folder), number, options.workers)
             shown = last_good.certificate
             main = _main(
-                options, fresh, own, journal, env, listener, limits, tell_supervisor, number, peers, admin, shown
+                *(options, fresh, own, journal, env, listener, limits, tell_supervisor, number, peers, admin, shown),
+                share=open_counts.of(number),
             )
             run_loop(main)
 
@@ -201,6 +204,7 @@ async def _main(
     peers: Peers | None = None,
     admin: socket | None = None,
     certificate: Certificate | None = None,
+    share: "Share | None" = None,
 ) -> None:
     replica = name_replica(listener.getsockname()[1], worker)
     gateway = await _open_gateway(settings, access, journal, limits, replica)
@@ -221,7 +225,7 @@ async def _main(
     loop = asyncio.get_running_loop()
     spread = (lambda: loop.call_soon_threadsafe(load)) if peers is None else hang_up_supervisor
     gateway.apply_config = lambda: apply(gateway, options, env, spread)
-    server = Server(gateway, app, load, certificate)
+    server = Server(gateway, app, load, certificate, share)
     _tune_interpreter()
     if options.reuse_port:
         take_over(listener)

@@ -8,12 +8,13 @@ import signal
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 from dragoman.gateway.app import App
 from dragoman.gateway.client_connection import LINGER_S, ClientConnection, OpenConnections
+from dragoman.gateway.process.accept import Acceptor, Share
 from dragoman.gateway.process.certificate import Certificate
 from dragoman.gateway.state import Gateway
 
@@ -37,7 +38,9 @@ class Server:
         app: App,
         on_hangup: Callable[[], object] = lambda: None,
         certificate: Certificate | None = None,
+        share: Share | None = None,
     ) -> None:
+        """`share`: of the connections, among several workers."""
         self.open = OpenConnections()
         self.started = False
         self._gateway, self._app, self._on_hangup = gateway, app, on_hangup
@@ -45,7 +48,8 @@ class Server:
         self._tls = certificate.listening if certificate is not None else None
         # a client that says nothing is no connection yet, so that no other limit ends it
         self._handshake_s = gateway.now.settings.limits.head_s if self._tls is not None else None
-        self._servers: list[asyncio.Server] = []
+        self._share = share
+        self._servers: list[asyncio.Server | Acceptor] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending, self._at_once = asyncio.Event(), False
 
@@ -53,19 +57,27 @@ class Server:
         """Serves until a signal or `end` comes, and returns when all requests are answered."""
         self._loop = loop = asyncio.get_running_loop()
         with self._signals():
-            self._servers = [
-                await loop.create_server(
-                    self._connect,
-                    sock=listener,
-                    ssl=self._tls,
-                    backlog=BACKLOG,
-                    ssl_handshake_timeout=self._handshake_s,
-                )
-                for listener in listeners
-            ]
+            self._servers = [await self._listen(listener, loop) for listener in listeners]
             self.started = True
             await self._ending.wait()
             await self._shut_down(listeners)
+
+    async def _listen(self, listener: socket.socket, loop: asyncio.AbstractEventLoop) -> asyncio.Server | Acceptor:
+        if self._share is not None:
+            return Acceptor(listener, self._share, lambda: len(self.open.connections), self._open_connection)
+        return await loop.create_server(
+            self._connect,
+            sock=listener,
+            ssl=self._tls,
+            backlog=BACKLOG,
+            ssl_handshake_timeout=self._handshake_s,
+        )
+
+    def _open_connection(self, client: socket.socket) -> Coroutine[Any, Any, object]:
+        """Takes a connection that was accepted already."""
+        return asyncio.get_running_loop().connect_accepted_socket(
+            self._connect, client, ssl=self._tls, ssl_handshake_timeout=self._handshake_s
+        )
 
     def end(self, *, at_once: bool = False) -> None:
         """Ends the server. Another thread may call it. `at_once`: without waiting for requests that run."""
@@ -141,9 +153,7 @@ class Server:
             await asyncio.sleep(0)
         for client in pending.accept_all():
             with contextlib.suppress(OSError):  # the client has gone
-                await asyncio.get_running_loop().connect_accepted_socket(
-                    self._connect, client, ssl=self._tls, ssl_handshake_timeout=self._handshake_s
-                )
+                await self._open_connection(client)
 
 
 def run_loop(main: Any) -> None:

@@ -264,9 +264,10 @@ def name_model(path: str, raw: bytes, model: str) -> tuple[str, bytes]:
 async def serve_scenario(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     """A kept request as a file for `dragoman verify --scenarios FILE`. Keys in its texts are masked."""
     kept = gateway.xray.get(match.groups["id"])
-    if kept is None or not isinstance(kept.request, Request):
+    request = kept.read_request() if kept is not None else None
+    if kept is None or not isinstance(request, Request):
         raise UpstreamError(Failure(kind="not_found", status=404, message="no body of this request is kept"))
-    return text_response(hide_secrets(write_scenario(kept.request, f"xray {kept.id}")))
+    return text_response(hide_secrets(write_scenario(request, f"xray {kept.id}")))
 
 
 # ---------------------------------------------------------------- translate

@@ -21,6 +21,7 @@ from dragoman.gateway.stores.responses import ResponseStore, StoredResponse, Sto
 from dragoman.jsontypes import JsonObject, dump_json, load_json
 from dragoman.model.messages import Message, Opaque, Part
 from dragoman.model.reply import Reply
+from dragoman.model.request import Request
 from dragoman.notes import Notes
 from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import is_large, off_loop
@@ -45,6 +46,14 @@ class Resolved(Struct, kw_only=True):
     input: bytes = b"[]"  # the items of the request
     instructed: bool = False  # its first message is `instructions`, which the next request does not inherit
     added: int = 0  # bytes of the conversation
+
+
+def stands_alone(request: Request) -> bool:
+    """Whether a request refers to nothing that is stored here, and its answer is not to be stored. False: perhaps not,
+    as it has items that only Responses knows."""
+    if request.store is not False or isinstance(request.extras.get(RESPONSES, {}).get(PREVIOUS), str):
+        return False
+    return not any(type(part) is Opaque for message in request.messages for part in message.parts)
 
 
 async def resolve(

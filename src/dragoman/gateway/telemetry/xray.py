@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -36,7 +36,7 @@ class Xray(Struct, kw_only=True):
     model: str = ""
     upstream: str = ""
     raw: bytes | str | None = None  # the client's wire
-    request: Request | str | None = None
+    request: Request | Callable[[], Request] | str | None = None  # or what reads it
     began: float = 0.0  # by the gateway's clock, as the times of attempts and pieces
     tries: list[Attempt] = []
     sent: bytes | str = b""  # what the client got
@@ -50,9 +50,13 @@ class Xray(Struct, kw_only=True):
     def asked(self) -> Json:
         return None if self.raw is None else show(self.raw)
 
+    def read_request(self) -> Request | str | None:
+        return self.request() if callable(self.request) else self.request
+
     @property
     def canonical(self) -> Json:
-        return show(dump_json(to_builtins(self.request))) if isinstance(self.request, Request) else self.request
+        request = self.read_request()
+        return show(dump_json(to_builtins(request))) if isinstance(request, Request) else request
 
     @property
     def attempts(self) -> list[JsonObject]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from dragoman.jsontypes import JsonObject, SchemaPath, copy_json, dump_json
 from dragoman.model.request import AnyTool, OutputFormat, Request, Tool
-from dragoman.notes import ROOT, At, Note, Notes
+from dragoman.notes import ROOT, At, Notes, RepeatedNote, make_repeated
 from dragoman.passes.profile import Profile
 from dragoman.passes.schemas.rewrite import Adapted, Rewriter
 from dragoman.passes.schemas.targets import LANGUAGES
@@ -84,7 +84,7 @@ class _Known(Struct, frozen=True):
 
     tools: tuple[AnyTool, ...] | None  # None: the same
     aliases: dict[str, dict[str, str]]
-    notes: tuple[Note, ...]
+    notes: tuple[RepeatedNote, ...]
 
 
 _lists: dict[tuple[str, str | None, bool, str, bytes], _Known] = {}
@@ -104,7 +104,7 @@ def _adapt_tools(tools: tuple[AnyTool, ...], profile: Profile) -> _Known:
         if profile.strict_alike:
             changed = _alike(changed, notes)
         same = all(a is b for a, b in zip(tools, changed, strict=True))
-        known = _Known(None if same else changed, aliases.tools, tuple(notes))
+        known = _Known(None if same else changed, aliases.tools, make_repeated(notes))
         _remember(_lists, key, known, "lists")
     return known
 
