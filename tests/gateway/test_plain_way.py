@@ -433,6 +433,27 @@ def test_a_client_that_leaves_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [row.status for row in fast.rows] == [200, 200, 0]
 
 
+@pytest.mark.parametrize("name", ["plain", "streamed"])
+def test_a_client_that_leaves_as_its_answer_begins_leaves_nothing_behind(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request has just become a task, which has not run yet. A task that never ran would give nothing back."""
+
+    async def play(street: Street) -> None:
+        street.answers = [[]]
+        street.ask(REQUESTS[name][0])
+        await street.go_round()
+        street.silent[-1].protocol.data_received(whole(REPLY)[:40])
+        street.client.closed = True
+        while street.plain and street.client.protocol._way is not None:
+            await asyncio.sleep(0)
+        street.client.protocol.connection_lost(None)
+
+    fast, _ = play_both(monkeypatch, play, keys=True)
+    assert fast.ways == 2
+    assert [row.status for row in fast.rows] == [200, 200, 0]
+
+
 def test_a_server_that_shuts_down_waits_for_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     async def play(street: Street) -> None:
         street.answers = [[]]
