@@ -204,6 +204,11 @@ class StreamReader:
         """From here on deltas that come together may be given as a TextRun, if no one looks for words in them."""
         self._decoder.joins = self._way_back is None or self._way_back.takes_runs()
 
+    @property
+    def holds(self) -> bool:
+        """See StreamDecoder."""
+        return self._decoder.holds
+
     def feed(self, piece: bytes) -> list[Event]:
         return self.take(self.decode(piece))
 

@@ -136,6 +136,7 @@ INVISIBLE: list[tuple[str, Script, bool]] = [
     ("F24 an endless line", stream(b"data: " + b"x" * (5 * 1024 * 1024)), True),
     ("F27 nothing at all", stream(), True),
     ("F28 an encoding nobody asked for", zipped, False),
+    ("F28 a legal answer under such a name", say(200, WHOLE.replace(b"fine", b"read"), content_encoding="gzip"), False),
     ("T42 comments only", stream(b": still here\n\n", 0.01, b": still here\n\n", 0.01), True),
 ]
 

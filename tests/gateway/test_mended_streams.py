@@ -16,9 +16,9 @@ import pytest
 
 from dragoman.dialects import find_dialect
 from dragoman.jsontypes import dump_json, load_json
-from dragoman.model.fold import fold
-from dragoman.model.messages import Text, ToolCall
-from dragoman.model.reply import Choice, Finish, Reply
+from dragoman.model.fold import fold, unfold
+from dragoman.model.messages import Part, Reasoning, Text, ToolCall
+from dragoman.model.reply import Choice, Finish, Reply, Usage
 from dragoman.notes import Notes
 from dragoman.testing.checkers import check_stream
 from dragoman.wire import WireReply
@@ -564,6 +564,26 @@ def test_an_id_of_an_earlier_call_is_not_given_again(row: Row) -> None:
     got = row.ask("openai_chat", "openai_chat", messages=talk)
     assert check_stream("openai_chat", got) == []
     assert "call_a" not in call_ids(read("openai_chat", got))
+
+
+SAID_ONCE: dict[str, tuple[ToolCall, ...]] = {
+    "one id for both": (ToolCall(id="one", name="weather", arguments=PARIS),) * 2,
+    "a broken call": (ToolCall(id="one", name="weather", arguments=PARIS[:6]),),
+}
+
+
+@pytest.mark.parametrize("part", [Text(text=WORDS), Reasoning(text=WORDS)], ids=["text", "thought"])
+@pytest.mark.parametrize("calls", SAID_ONCE)
+@pytest.mark.parametrize("server", LEGAL)
+def test_what_comes_after_a_call_is_said_once(server: str, calls: str, part: Part, row: Row) -> None:
+    """The client has it already when a call must be mended."""
+    first, *others = SAID_ONCE[calls]
+    choice = Choice(parts=(first, part, *others), finish=Finish(reason="tool_call"))
+    encoder = find_dialect(server).stream_encoder(Notes(), None)
+    reply = Reply(id="r_1", model="m", created=7.0, choices=(choice,), usage=Usage(input=1, output=1))
+    row.play(server, [piece for event in unfold(reply) if (piece := encoder.feed([event]))])
+    got = read(server, row.ask(server, server))
+    assert [one.text for one in got.choices[0].parts if isinstance(one, Text | Reasoning)] == [WORDS]
 
 
 # ---------------------------------------------------------------- whole answers

@@ -10,13 +10,16 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import asdict, replace
 
 from dragoman.accounts.grants import FileKey, Grant
 from dragoman.accounts.prices import ModelPrice, read_price
-from dragoman.gateway import client_connection, plain_way
+from dragoman.errors import UpstreamError
+from dragoman.failure import Failure
+from dragoman.gateway import client_connection, conversation, plain_way
 from dragoman.gateway.access.auth import Access
 from dragoman.gateway.access.client_keys import ClientKeys
 from dragoman.gateway.app import App
@@ -431,6 +434,27 @@ def test_a_client_that_leaves_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [row.status for row in fast.rows] == [200, 200, 0]
 
 
+@pytest.mark.parametrize("name", ["plain", "streamed"])
+def test_a_client_that_leaves_as_its_answer_begins_leaves_nothing_behind(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request has just become a task, which has not run yet. A task that never ran would give nothing back."""
+
+    async def play(street: Street) -> None:
+        street.answers = [[]]
+        street.ask(REQUESTS[name][0])
+        await street.go_round()
+        street.silent[-1].protocol.data_received(whole(REPLY)[:40])
+        street.client.closed = True
+        while street.plain and street.client.protocol._way is not None:
+            await asyncio.sleep(0)
+        street.client.protocol.connection_lost(None)
+
+    fast, _ = play_both(monkeypatch, play, keys=True)
+    assert fast.ways == 2
+    assert [row.status for row in fast.rows] == [200, 200, 0]
+
+
 def test_a_server_that_shuts_down_waits_for_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     async def play(street: Street) -> None:
         street.answers = [[]]
@@ -517,6 +541,51 @@ def test_a_plan_ends_with_what_it_was_made_of(monkeypatch: pytest.MonkeyPatch) -
 
     fast, _ = play_both(monkeypatch, play)
     assert fast.ways >= 5
+
+
+@pytest.mark.parametrize("name", ["plain", "streamed"])
+def test_a_model_that_is_gone_while_its_answer_is_on_its_way_is_answered(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was sent is read, and its place and its connection come back."""
+
+    async def play(street: Street) -> None:
+        street.answers = [[]]
+        street.ask(REQUESTS[name][0])
+        await street.go_round()
+        now = street.gateway.now
+        now.routes = replace(now.routes, upstreams=(), fallback=False)
+        now.take_lists()
+        street.play(street.silent[-1], [whole(REPLY)[:40], whole(REPLY)[40:]])
+        await street.said.wait()
+
+    fast, _ = play_both(monkeypatch, play, keys=True)
+    assert fast.ways == 2
+    assert [row.status for row in fast.rows] == [200, 200, 200]
+
+
+def test_what_was_sent_is_given_back_if_its_answer_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The long way writes a plain request once more, to know how its answer is read. By then that may be refused."""
+
+    async def play() -> None:
+        street = Street(plain=True, keys=True)
+        monkeypatch.setattr(Transport, "_dial", lambda self, *args: street.dial(*args))
+        await street.warm_up()
+        street.answers = [[]]
+        street.ask(REQUESTS["plain"][0])
+        await street.go_round()
+        refused = UpstreamError(Failure(kind="too_long", message="too long", status=400))
+        monkeypatch.setattr(conversation, "render", Mock(side_effect=refused))
+        street.play(street.silent[-1], [whole(REPLY)[:40]])
+        await street.said.wait()
+        await street.settle()
+        assert street.client.wrote[-1].startswith(b"HTTP/1.1 400")
+        state = street.gateway.now.upstream_states["up"]
+        assert (state.budget.in_flight, state.admission_waiter.admission.running) == (0, 0)
+        assert street.silent[-1].closed
+        await street.gateway.close()
+
+    asyncio.run(play())
 
 
 def test_a_window_looks_at_the_words(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """Which upstream a request reaches: never the wrong one, by the rules of the configuration, and the same one again."""
 
+import http.client
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -9,10 +11,12 @@ import pytest
 from dragoman.errors import ConfigError
 from dragoman.gateway.config.load import load_settings
 from dragoman.upstream.routing import RouteCondition, RouteRule, Routes, choose_by_rule, find_targets, list_models
-from tests.gateway.house import faultline, open_house, upstream
+from tests.gateway.house import faultline, open_house, say, upstream
 from tests.gateway.test_faults import GOOD
+from tests.gateway.test_passthrough import REPLIES
 from tests.gateway.web import post
 from tests.upstream.test_model_lists import SHOWN, answer_json
+from tests.waiting import NEVER_S
 
 USER = [{"role": "user", "content": "hi"}]
 DOORS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -150,6 +154,26 @@ def test_a_conversation_stays_at_the_upstream_that_the_weights_chose_first() -> 
             for turns in (USER, [*USER, {"role": "assistant", "content": "yes"}, *USER]):
                 post(house.url, "/v1/chat/completions", {"model": "m", "messages": turns})
             assert (len(one.seen), len(two.seen)) == (0, 2)
+
+
+def test_what_was_written_for_one_upstream_is_never_sent_to_another() -> None:
+    """The weights are asked once for each request, also if it has to wait for a connection."""
+    with faultline(GOOD) as one, faultline(say(200, REPLIES["anthropic"])) as two:
+        upstreams = [
+            upstream("one", "openai_chat", one.url, models=("m",), weight=1.0),
+            upstream("two", "anthropic", two.url, models=("m",), weight=2.0),
+        ]
+        with open_house(*upstreams) as house:
+            rolls = itertools.cycle((0.9, 0.0, 0.0))
+            house.gateway.dice = lambda: next(rolls)
+            client = http.client.HTTPConnection(house.url.removeprefix("http://"), timeout=NEVER_S)
+            for _ in range(6):
+                body = json.dumps({"model": "m", "messages": USER})
+                client.request("POST", "/v1/chat/completions", body, {"content-type": "application/json"})
+                client.getresponse().read()
+            client.close()
+    assert {seen.path for seen in one.seen} == {"/v1/chat/completions"}
+    assert {seen.path for seen in two.seen} == {"/v1/messages"}
 
 
 # ---------------------------------------------------------------- the file

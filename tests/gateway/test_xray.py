@@ -159,6 +159,17 @@ def test_a_stream_is_kept_frame_by_frame_with_times() -> None:
     assert CANARY not in str(found)
 
 
+def test_a_stream_without_a_frame_is_shown() -> None:
+    with (
+        faultline(stream(b"\n", b"\n\n\n")) as empty,
+        open_house(upstream("far", "openai_chat", empty.url), xray_keep=5) as house,
+    ):
+        post(house.url, "/v1/messages", {**TALK, "stream": True}, {"x-request-id": "blank"})
+        got = get(house.url, "/xray/blank")
+    assert got.status == 200
+    assert got.json["frames"]["provider"] == []
+
+
 def test_a_whole_answer_is_shown_in_the_neutral_form_too() -> None:
     with (
         serve("openai_chat", key=CANARY) as provider,

@@ -35,6 +35,7 @@ class StreamDecoder(Protocol):
 
     irregular: bool  # some bytes so far are not what clients of the dialect can read
     finishing: bool  # the reason to end has come, but not yet the end of every part
+    holds: bool  # bytes have come whose event is still to be given: it will be the next one
     joins: bool  # set by the reader: deltas that come together may be given as a TextRun
 
     def feed(self, piece: bytes) -> list[Event]: ...

@@ -50,6 +50,7 @@ class StreamMarks:
 
     irregular = False
     finishing = False
+    holds = False
     joins = False
 
     def learnt(self) -> LearntDelta | None:

@@ -92,14 +92,17 @@ def keep_state(request: Request, dialect: Dialect, targets: Targets) -> Targets:
     )
 
 
-async def answer_with(scope: Scope, begun: Begun | None = None, call: UpstreamCall | None = None) -> HttpResponse:
+async def answer_with(
+    scope: Scope, begun: Begun | None = None, call: UpstreamCall | None = None, targets: Targets | None = None
+) -> HttpResponse:
     """Sends the request to an upstream and answers the client with what comes back. `call`: it was written already, and
-    `begun`: sent, too."""
+    `begun`: sent, too. `targets`: those that it was written for. To choose again might choose others."""
     gateway, client_request = scope.gateway, scope.client_request
     if client_request is None:
         raise DecodeError("the request has no messages")
     request = client_request.request
-    targets = keep_state(request, scope.dialect, await find_request_targets(scope, request))
+    if targets is None:
+        targets = keep_state(request, scope.dialect, await find_request_targets(scope, request))
     stream = bool(request.stream)
     load = scope.dialect.encode_loaded
     if load is not None and not request.messages and targets[0][0].spec.dialect != scope.dialect.name:

@@ -16,6 +16,7 @@ from dragoman.exchange import ClientRequest, UpstreamCall
 from dragoman.gateway.access.charge import bound_output
 from dragoman.gateway.client_exchange import ClientExchange
 from dragoman.gateway.conversation import (
+    Targets,
     answer_with,
     keep_state,
     respond,
@@ -50,12 +51,13 @@ class Answerer(Protocol):
 class Way(ABC):
     """A request that was sent without a task."""
 
-    __slots__ = ("_answerer", "_body", "_exchange", "_left", "_path", "_scope", "_sent")
+    __slots__ = ("_answerer", "_body", "_exchange", "_left", "_path", "_scope", "_sent", "_targets")
 
     def __init__(self, answerer: Answerer, exchange: ClientExchange, path: str, scope: Scope, body: bytes) -> None:
         self._answerer, self._exchange, self._path, self._scope = answerer, exchange, path, scope
         self._body = body
         self._sent: PlainCall | None = None
+        self._targets: Targets | None = None  # that the request was written for
         self._left = False
 
     @property
@@ -128,6 +130,7 @@ class DirectWay(Way):
         state, target = targets[0]
         if state.spec.kind == DEMO:
             return
+        self._targets = targets
         stream = bool(request.stream)
         call = self._written = render(client_request, state, target, stream=stream, refuse=scope.refuse)
         timeouts, deadline = state.spec.timeouts, scope.started + scope.now.settings.deadline_s
@@ -175,10 +178,10 @@ class DirectWay(Way):
         elif not self._admitted:
             await admit(scope, scope.client_request)
         if sent is None:
-            return await answer_with(scope, call=call)
+            return await answer_with(scope, call=call, targets=self._targets)
         if scope.answer is sent:  # something of the answer is to be kept
             return await respond(scope, stream=False)
-        return await answer_with(scope, sent.begun, sent.call)
+        return await answer_with(scope, sent.begun, sent.call, self._targets)
 
 
 def begin_direct(

@@ -86,7 +86,7 @@ class PlainWay(Way):
         self, answerer: Answerer, exchange: ClientExchange, head: PlainHead, plan: Plan, scope: Scope, body: bytes
     ) -> None:
         super().__init__(answerer, exchange, head.path, scope, body)
-        self._plan = plan
+        self._plan, self._targets = plan, plan.targets
 
     def hear(self) -> bool:
         call, scope = self._sent, self._scope
@@ -137,7 +137,7 @@ class PlainWay(Way):
         scope.client_request = decode(scope, self._body, self._path)
         if scope.keeps_turns:
             scope.client_request = await recall_turns(scope, scope.client_request)
-        return await answer_with(scope, None if call is None else call.begun)
+        return await answer_with(scope, None if call is None else call.begun, targets=self._targets)
 
 
 def begin(gateway: Gateway, answerer: Answerer, exchange: ClientExchange, new_id: Callable[[], str]) -> Way | None:

@@ -59,6 +59,7 @@ class StreamWriter:
             self._carrier.stage(scope.answer.notes)
         self._tail = b""  # the beginning of a frame that is not complete yet
         self._end_sent = False  # the frame that ends the provider's own stream
+        self._held = False  # the client has the bytes of the next event
         self._stores = scope.resolved is not None and scope.resolved.store
         self._builder = ReplyBuilder() if self._stores or scope.makes_names else None
         self._keeper = TurnKeeper() if scope.bare is not None else None
@@ -248,8 +249,11 @@ class StreamWriter:
                 if scope.dialect.timed is not None and not self._as_is:
                     events = [*events[:-1], scope.time(last)]
         if self._as_is:
+            self._held = piece.held
             return self._raw(piece)
         try:
+            if self._held and events:
+                self._held, events = False, self._skip(events)
             out = self._encoder.feed(events if self._carrier is None else self._carrier.feed(events))
         except Exception as error:
             out = self._break_off(error)
@@ -298,6 +302,12 @@ class StreamWriter:
         self._encoder.feed(events if self._carrier is None else self._carrier.feed(events))
         if isinstance(self._encoder, LateEncoder):
             self._encoder.flush()
+
+    def _skip(self, events: list[Event]) -> list[Event]:
+        """Without the first one, whose bytes the client has."""
+        first = events[:1]
+        self._encoder.feed(first if self._carrier is None else self._carrier.feed(first))
+        return events[1:]
 
     def _close(self) -> bytes:
         if not self._as_is:

@@ -58,6 +58,7 @@ class Piece(Struct):
     raw: bytes
     events: list[Event]
     large: bool = False  # writing it takes long, too
+    held: bool = False  # the next piece begins with an event of this one
 
 
 class Tap(Protocol):
@@ -549,13 +550,12 @@ class UpstreamAnswer:
         if events and isinstance(failed := events[-1], ReplyFailed) and self._key.secret is not None:
             raw = self._key.secret.redact(raw)
             events[-1] = ReplyFailed(failure=redact(failed.failure, self._key.secret))
-        return Piece(raw, self._take(reader, events))
+        return Piece(raw, self._take(reader, events), held=reader.holds)
 
     def _take(self, reader: StreamReader, events: list[Event]) -> list[Event]:
         events = reader.take(events)
         self.usage, self.failure = reader.usage, reader.failure
-        if self.as_is and reader.irregular:
-            self.as_is = False
+        self.as_is = self.as_is and not reader.irregular
         return events
 
     # ---------------------------------------------------------------- its end

@@ -96,6 +96,13 @@ class Begun(Struct):
     asked: SentRequest
     began: float
 
+    def give_back(self) -> None:
+        """Leaves it without waiting for its answer."""
+        self.asked.connection.close()
+        self.state.breaker(self.key, self.target.model).abandoned()
+        self.state.admission_waiter.leave(self.ticket, sent=True)
+        self.state.budget.in_flight -= 1
+
 
 class Job(Struct, kw_only=True):
     """A request to be sent: what `Sender.ask` needs to know."""

@@ -56,6 +56,8 @@ class Sender:
                 await self._after_failure(job, attempts, state, target, key, failure)
         finally:
             attempts.end_retry()
+            if job.begun is not None:  # it could not be written anew, and its answer will not be read
+                job.begun.give_back()
 
     async def _after_failure(
         self, job: Job, attempts: Attempts, state: UpstreamState, target: Target, key: Key, failure: Failure

@@ -151,7 +151,7 @@ class StreamDecoder(StreamMarks):
             if kind == "content_block_start" and self._take_late_seal(body):
                 return
             events.append(self._thought)
-            self._thought = None
+            self._thought, self.holds = None, False
         match kind or frame.event:
             case "content_block_start":
                 self._start_block(body, events)
@@ -282,7 +282,7 @@ class StreamDecoder(StreamMarks):
             events.append(PartDelta(index=block.index, text=dump_text(block.body["input"] or {})))
         end = PartEnd(index=block.index, seal=block.seal or take_seal(body))
         if block.thinks and end.seal is None:
-            self._thought = end
+            self._thought, self.holds = end, True
         else:
             events.append(end)
 

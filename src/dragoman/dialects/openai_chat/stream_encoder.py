@@ -101,6 +101,14 @@ class StreamEncoder:
         growing = self._direct.get(index)
         return None if self._done or growing is None else growing.write
 
+    def flush(self) -> bytes:
+        """What waits for the end of a call. Servers write a text at once, also if a call before it is open."""
+        for choice, state in self._states.items():
+            for event in state.forget_waiting():
+                self._write_part(choice, state, event)
+        out, self._out = b"".join(self._out), []
+        return out
+
     def close(self) -> bytes:
         """A stream without its end event is a failure, never a success."""
         return b"" if self._done else self.feed([ReplyFailed(failure=CUT)])

@@ -90,6 +90,11 @@ class ChoiceState:
         while not self.open and self.waiting:
             yield from self.waiting.pop(next(iter(self.waiting)))
 
+    def forget_waiting(self) -> list[PartEvent]:
+        """The events that wait. They come at once from here on."""
+        waiting, self.waiting = self.waiting, {}
+        return [event for events in waiting.values() for event in events]
+
     def _fits(self, part: Part) -> bool:
         return isinstance(part, ToolCall) and all(
             growing is not None and growing.kind is ToolCall for growing in self.open.values()

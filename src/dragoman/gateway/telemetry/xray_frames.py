@@ -59,10 +59,10 @@ def read_frame(ms: float, block: bytes, step: int) -> WireFrame:
 
 def convert_frames(pieces: Pieces, dialect: str) -> list[WireFrame]:
     """The events that a stream stands for. They end where the stream cannot be read."""
-    if dialect not in NAMES or not pieces:
+    blocks = split_blocks(pieces, dialect)
+    if dialect not in NAMES or not blocks:
         return []
     converter = StreamConverter(dialect, CANONICAL)
-    blocks = split_blocks(pieces, dialect)
     found: list[WireFrame] = []
     try:
         for step, (ms, block) in enumerate(blocks):
