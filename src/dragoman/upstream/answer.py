@@ -416,7 +416,8 @@ class UpstreamAnswer:
 
     async def next(self) -> Piece | None:
         if self._read_ahead:
-            await asyncio.sleep(0)  # others have their turn between two pieces
+            if len(self._read_ahead) > 1:
+                await asyncio.sleep(0)  # others have their turn between two pieces
             return self._read_ahead.pop(0)
         reader = self._reader
         if self._ended or reader is None:
@@ -502,7 +503,7 @@ class UpstreamAnswer:
 
     async def _next_slice(self, opened: Opened) -> bytes:
         """The next bytes; b"" at the end, or if something else is to be read first."""
-        if self._peeked:
+        if self._peeked and self._slice_bytes == SLICE_BYTES:
             await asyncio.sleep(0)  # others have their turn between two slices
         raw = self._peeked or opened.take()
         while not raw and not opened.ended and not self._read_ahead and self._bug is None and not self._stopped:
