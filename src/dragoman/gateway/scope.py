@@ -28,8 +28,8 @@ from dragoman.notes import MOST_PLACES, Note, Refusable, is_mended_turn
 from dragoman.reasoning_state.carry import SealDropper, StateCarrier, StateSource
 from dragoman.reasoning_state.envelope import StateKey
 from dragoman.reasoning_state.stored import Conversation
-from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import Attempt
+from dragoman.upstream.open_answer import OpenAnswer
 from dragoman.way_back import open_carrier
 
 log = logging.getLogger(__name__)

@@ -123,7 +123,7 @@ class StreamDecoder(StreamMarks):
         self._read_chunk(body, events)
 
     def _read_text(self, body: JsonObject, events: list[Event], block: bytes) -> bool:  # fast path: chat text
-        """Read a chunk that only adds to one part, or begins a text, as nearly every chunk does. False for any other."""
+        """Read a chunk that only adds to one part, or begins a text. False for any other chunk: there are few."""
         choices = body["choices"]
         if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict:
             return False

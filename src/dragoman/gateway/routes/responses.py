@@ -22,8 +22,8 @@ from dragoman.jsontypes import JsonObject, dump_json, load_json
 from dragoman.model.messages import Message, Opaque, Part
 from dragoman.model.reply import Reply
 from dragoman.notes import Notes
-from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import is_large, off_loop
+from dragoman.upstream.open_answer import OpenAnswer
 from dragoman.upstream.render import choose_dialect
 from dragoman.wire import WireRequest
 
