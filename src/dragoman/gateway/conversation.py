@@ -138,8 +138,8 @@ async def respond(scope: Scope, *, stream: bool) -> HttpResponse:
         headers["cache-control"] = "no-cache"
         headers["x-accel-buffering"] = "no"
         writer = StreamWriter(scope)
-        if isinstance(scope.answer, UpstreamAnswer):  # copies that have not begun may still be sent again
-            scope.release_request()
+        if isinstance(scope.answer, UpstreamAnswer):  # a loop needs its request, as do copies that have not begun
+            scope.release_request(scope.answer)
         return HttpResponse(200, headers=headers, stream=writer.run, close=scope.finish)
     return respond_whole(scope, await whole(scope, scope.answer))
 

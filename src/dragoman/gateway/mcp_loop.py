@@ -391,9 +391,6 @@ class LoopAnswer:
     def _tell(self, step: ReportedStep) -> str:
         return describe_step(step, self._toolbox.make_label)
 
-    def release_request(self) -> None:
-        """The loop needs its request until it ends."""
-
     def close(self) -> None:
         """Ends the loop wherever it stands; its upstream socket and its calls end with it."""
         if self._gone:

@@ -16,7 +16,6 @@ from dragoman.framing.sse import find_cut
 from dragoman.model.events import Event, PartDelta, ReplyFailed, TextRun
 from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply, Usage
-from dragoman.notes import MOST_PLACES
 from dragoman.upstream.admission import Ticket
 from dragoman.upstream.attempts import Attempt, Attempts, Begun, Job, WireTimes, is_large, log_attempt, off_loop
 from dragoman.upstream.failures import MAX_ERROR_BYTES, malformed, redact, redact_error, too_late, unreadable
@@ -545,9 +544,9 @@ class UpstreamAnswer:
     # ---------------------------------------------------------------- its end
 
     def release_request(self) -> None:
+        """The request will not be sent again: frees its memory, as a stream may be long."""
         self._request_hash, self._request = hash(self._request) if self._request else None, b""
         self.call.body, self.call.request, self.call.exchange, self.call.write_long = b"", None, None, None
-        self.notes.settle(MOST_PLACES)
 
     def close(self) -> None:
         """Gives back the socket and the place, settles the tokens, tells the breaker."""

@@ -166,9 +166,6 @@ class FanOutAnswer:
         self.failure = failure
         return [ReplyFailed(failure=failure)]
 
-    def release_request(self) -> None:
-        """A copy that has not begun yet may still be sent again: it needs the request."""
-
     def close(self) -> None:
         for reading in self._reading:
             if reading not in self._asking:

@@ -76,8 +76,5 @@ class OpenAnswer(Protocol):
     async def next(self) -> Piece | None:
         """The next piece of the answer; None at its end."""
 
-    def release_request(self) -> None:
-        """The request will not be sent again: frees its memory, as a stream may be long."""
-
     def close(self) -> None:
         """Gives back everything it uses. Only the first call counts."""

@@ -192,8 +192,6 @@ class PlainCall:
     async def next(self) -> Piece | None:
         return None
 
-    def release_request(self) -> None: ...
-
 
 class CallPlan:
     """What is the same for all calls of one model with the same path and headers."""
