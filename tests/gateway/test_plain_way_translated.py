@@ -307,3 +307,22 @@ def test_a_client_that_leaves_a_stream_is_left(stops_after: str, monkeypatch: py
         await street.settle()
 
     play_both(monkeypatch, play, front=path, first=body, keys=True)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_client_that_leaves_as_its_answer_begins_is_left(stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task for the rest of the answer was made, and has not begun."""
+    path, body = ask("anthropic", stream=stream, tools=True)
+    usual = answer("openai_chat", SAID["a text"], stream=stream)
+    begin = [piece for piece in usual if piece][:-3] if stream else [whole(b"not JSON")]
+
+    async def play(street: Street) -> None:
+        street.answers = [[]]
+        street.ask(body)
+        await street.go_round()
+        for piece in begin:
+            street.providers[-1].protocol.data_received(piece)
+        street.client.abort()
+        await street.settle()
+
+    play_both(monkeypatch, play, front=path, first=body, keys=True)

@@ -245,14 +245,11 @@ class ClientConnection(asyncio.Protocol):
         self._timer = self._stall_timer = None
         self._resume()
         if self._way is not None:
-            self._way.leave()  # as a task it has to run before it can be cancelled
-            self.loop.call_soon(self._cancel)
-        else:
-            self._cancel()
+            self._way.leave()
+        self.loop.call_soon(self._cancel)  # a task has to run before it can be cancelled: it may have just been made
 
     def _cancel(self) -> None:
         if self._task is not None:
-            self._task.add_done_callback(self._open.tasks.discard)  # one that has not begun does not reach `_end`
             self._task.cancel()
 
     def pause_writing(self) -> None:
