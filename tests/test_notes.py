@@ -103,9 +103,26 @@ def test_settled_notes_keep_their_places_and_nothing_else() -> None:
     notes = Notes()
     notes.begin("request", locate, Value())
     notes.dropped((ROOT, "seed"), "why")
-    notes.settle()
+    notes.settle(9, each=True)
     notes.dropped((ROOT, "user"), "why")
     assert [note.where for note in notes] == ["/body/of 0/seed", "/user"]
+
+
+def test_settled_notes_fold_as_before_and_what_was_done_to_turns_is_told_one_by_one() -> None:
+    def make() -> Notes:
+        notes = Notes()
+        notes.begin("request", locate, Value())
+        for i in range(4):
+            notes.altered((((ROOT, "tools"), i), "strict"), "why")
+            notes.dropped(((((ROOT, "messages"), i), "parts"), 0), "why")
+            notes.dropped((ROOT, "metadata"), f"reason {i % 2}")
+        return notes
+
+    notes, settled = make(), make()
+    settled.settle(9, each=False)
+    assert settled.fold(9) == notes.fold(9)
+    assert settled.read_mended_turns(9, 9) == notes.read_mended_turns(9, 9)
+    assert len(settled.read_mended_turns(9, 9)[0]) == 3
 
 
 def test_what_is_not_there_is_at_the_place_of_its_holder_unless_it_was_invented() -> None:

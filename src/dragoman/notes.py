@@ -110,6 +110,7 @@ class _Unread(Struct):
     rank: NoteRank | None = None  # if it is known without a look for its place
     note: Note | None = None  # once it was read
     place: Place | None = None  # in the canonical value, once it was looked for
+    rank: NoteRank | None = None  # once it was looked for
 
     def read(self, *, places: bool, targets: bool) -> Note:
         if self.note is None and places:
@@ -124,6 +125,11 @@ class _Unread(Struct):
         """The rank of the note, without a look for its place in the caller's body."""
         if self.note is not None:
             return self.note.rank
+        if self.rank is None:
+            self.rank = self._find_rank(places=places)
+        return self.rank
+
+    def _find_rank(self, *, places: bool) -> NoteRank:
         if not places:
             return rank_note(self.kind, "", self.why)
         last, first = _ends(self.at)
@@ -256,12 +262,30 @@ class Notes:
             forms.append(value)
         return value
 
-    def settle(self, most_places: int | None = None) -> None:
-        """Looks up all places now, so that the request need not be kept. Notes about the reply can still be added."""
-        self._all[:] = self.read(most_places)
+    def settle(self, most_places: int, *, each: bool) -> None:
+        """Looks up all places now, so that the request need not be kept. Notes about the reply can still be added.
+        Without `each`, notes that fold into one become the first of them: only that one is shown."""
+        self._all[:] = self.read(most_places) if each else self._fold_in_place(most_places)
         settled, self._request = self._request, _Source([])
         if self._source is settled:
             self.resume_request()
+
+    def _fold_in_place(self, most_places: int) -> list[Note]:
+        """All notes, equal ones as often as before. What was done to turns is told one by one."""
+        firsts: dict[tuple[str, str, str, NoteRank], Note] = {}
+        read: list[Note] = []
+        for i, note in enumerate(self._all):
+            places = i < most_places
+            if isinstance(note, Note):
+                read.append(note)
+                continue
+            key = (note.kind, note.why, note.source.body, note.find_rank(places=places))
+            first = firsts.get(key)
+            if first is None or (places and note.is_mended_turn()):
+                first = note.read(places=places, targets=False)
+                firsts.setdefault(key, first)
+            read.append(first)
+        return read
 
     def dropped(self, at: At, why: str) -> None:
         """The value at this place is lost."""

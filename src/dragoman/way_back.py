@@ -22,7 +22,7 @@ from dragoman.failure import Failure
 from dragoman.framing.templates import LearntDelta
 from dragoman.model.events import Event, PartDelta, PartStart, ReplyEnd, ReplyFailed, TextRun
 from dragoman.model.fold import StartedParts
-from dragoman.model.messages import ToolCall
+from dragoman.model.messages import ToolCall, ToolResult
 from dragoman.model.reply import Reply, Usage, add_usage
 from dragoman.model.request import Request
 from dragoman.notes import Notes
@@ -33,6 +33,7 @@ from dragoman.wire import WireReply
 
 BACKSLASH = 92
 INVALID_ANSWER = "invalid_answer"
+WITH_IDS = frozenset((ToolCall, ToolResult))  # ids of calls
 # Every escape, with groups for a lone first half at the end of a string and for any other lone half.
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -281,10 +282,11 @@ class StreamReader:
 
     def _start(self, events: list[Event], starts: list[PartStart]) -> list[Event]:
         """Parts begin. What a call says is checked from the first call on."""
-        if self._mender is None and any(type(start.part) is ToolCall for start in starts):
+        kinds = {type(start.part) for start in starts}
+        if self._mender is None and ToolCall in kinds:
             self._mender = CallMender(self._notes, self._started)
         self._started.feed(starts)
-        if self._fresh_ids is not None:
+        if self._fresh_ids is not None and not kinds.isdisjoint(WITH_IDS):
             events = self._fresh_ids.feed(events)
             self.irregular = self.irregular or self._fresh_ids.repaired
         return events

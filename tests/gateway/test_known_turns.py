@@ -10,8 +10,8 @@ from dragoman.jsontypes import dump_json, load_json
 from dragoman.known_turns.read import make_history
 from dragoman.notes import Notes
 from dragoman.testing import serve
-from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import Job
+from dragoman.upstream.open_answer import OpenAnswer
 from dragoman.upstream.send import Sender
 from dragoman.wire import WireRequest
 from tests.gateway.house import CANARY, open_house, upstream

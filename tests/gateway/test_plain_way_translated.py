@@ -19,7 +19,11 @@ from dragoman.model.messages import Message, Part, Reasoning, Text, ToolCall, To
 from dragoman.model.reply import Choice, Finish, Reply, Usage
 from dragoman.model.request import Request, Tool
 from dragoman.notes import Notes
+<<<<<<< HEAD
 from tests.gateway.house import set_deadline
+=======
+from dragoman.upstream import answer as answer_module
+>>>>>>> stream
 from tests.gateway.test_plain_way import ANSWERS, HANG_UP, Street, no_pauses, play_both, settings_of, whole
 
 __all__ = ["no_pauses"]
@@ -264,3 +268,70 @@ def test_a_stream_does_not_keep_its_request(monkeypatch: pytest.MonkeyPatch) -> 
 
     fast, _ = play_both(monkeypatch, play, front=path, first=body)
     assert fast.ways == 2
+
+
+def cut_before_words(pieces: list[bytes | None]) -> dict[str, list[bytes | None]]:
+    """A stream that stops before its first word."""
+    at = next(i for i, piece in enumerate(pieces) if piece and b"llo" in piece)
+    return {"the head": pieces[:1], "a comment": [pieces[0], b"a\r\n: hello\n\n\r\n"], "its start": pieces[:at]}
+
+
+@pytest.mark.parametrize("stops_after", ["the head", "a comment", "its start"])
+@pytest.mark.parametrize("behind", ["openai_chat", "anthropic", "openai_responses"])
+def test_a_stream_that_opens_and_says_nothing_is_met_as_with_a_task(
+    behind: str, stops_after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Silence before its start is an error. A stream that has started is passed on."""
+    monkeypatch.setattr(answer_module, "QUIET_START_S", 0.2)
+    path, body = ask("anthropic", stream=True, tools=True)
+    usual = answer(behind, SAID["a text"], stream=True)
+    silent = cut_before_words(usual)[stops_after]
+
+    async def play(street: Street) -> None:
+        state = street.gateway.now.upstream_states["up"]
+        state.spec = replace(state.spec, timeouts=replace(state.spec.timeouts, first_s=0.3))
+        street.answers = [list(silent)]
+        street.ask(body)
+        await street.said.wait()
+        if stops_after == "its start":
+            street.play(street.providers[-1], usual[len(silent) :])
+        await street.settle()
+
+    fast, _ = play_both(monkeypatch, play, front=path, behind=behind, first=body)
+    assert fast.rows[-1].status == (200 if stops_after == "its start" else 504)
+    assert fast.ways == 2
+
+
+@pytest.mark.parametrize("stops_after", ["the head", "its start", "its first word"])
+def test_a_client_that_leaves_a_stream_is_left(stops_after: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, body = ask("anthropic", stream=True, tools=True)
+    usual = answer("openai_chat", SAID["a text"], stream=True)
+    said = {**cut_before_words(usual), "its first word": usual[:-3]}[stops_after]
+
+    async def play(street: Street) -> None:
+        street.answers = [list(said)]
+        street.ask(body)
+        await street.go_round()
+        street.client.abort()
+        await street.settle()
+
+    play_both(monkeypatch, play, front=path, first=body, keys=True)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_client_that_leaves_as_its_answer_begins_is_left(stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task for the rest of the answer was made, and has not begun."""
+    path, body = ask("anthropic", stream=stream, tools=True)
+    usual = answer("openai_chat", SAID["a text"], stream=stream)
+    begin = [piece for piece in usual if piece][:-3] if stream else [whole(b"not JSON")]
+
+    async def play(street: Street) -> None:
+        street.answers = [[]]
+        street.ask(body)
+        await street.go_round()
+        for piece in begin:
+            street.providers[-1].protocol.data_received(piece)
+        street.client.abort()
+        await street.settle()
+
+    play_both(monkeypatch, play, front=path, first=body, keys=True)

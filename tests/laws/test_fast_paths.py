@@ -155,6 +155,7 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "nothing but text": (),
     "spliced text": (),
     "plain run": (),
+    "long run": (),
     "responses run": (),
     "plain reply": (),  # test_plain_replies.py
     "usual reply": (),  # test_usual_replies.py

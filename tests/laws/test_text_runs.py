@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.dialects import find_dialect
 from dragoman.dialects._base import TextEncoder
-from dragoman.framing.templates import DeltaTemplate, LearntDelta
+from dragoman.framing.templates import LONG_RUN, DeltaTemplate, LearntDelta
 from dragoman.gateway.splice import Splice
 from dragoman.gateway.stream_writer import join_texts
 from dragoman.jsontypes import dump_json, load_json
@@ -23,6 +23,7 @@ from dragoman.passes.rename import Renames
 from dragoman.passes.server_tools.mcp_servers import McpReturn
 from dragoman.upstream.answer import is_run
 from dragoman.way_back import StreamReader, WayBack
+from tests.laws.fast_paths import without
 from tests.laws.snapshot.ways import DIALECTS, talks
 from tests.recorded import needs_corpus
 
@@ -231,6 +232,37 @@ def test_the_pieces_of_a_run_are_spelled_as_we_spell_them() -> None:
             if pieces:
                 assert text == load_json(spelled)
                 assert [dump_json(text)] == [b'"%b"' % piece for piece in pieces]
+
+
+ODD_FRAMES = (
+    b"",
+    b": ping\n\n",
+    b'data: {"text":"b","n":1}\n\n',
+    b'data: {"text":"b"} \n\n',
+    b'data: {"text":}\n\n',
+    b'data: {"text":"',
+    b'data: {"text":"}\n\n',
+    b'"}\n\n',
+    b'{"text":"b"}\n\n',
+    b'data: {"text":"a\\"}\n\ndata: {"text":"c"}\n\n',
+    b'data: {"text":""}\n\n',
+    b"data: [DONE]\n\n",
+)
+
+
+@pytest.mark.parametrize("odd", ODD_FRAMES)
+def test_a_long_run_ends_before_the_first_other_frame(odd: bytes) -> None:
+    template = DeltaTemplate()
+    assert template.learn(b'data: {"text":"a"}', b'"text"', "a")
+    frames = b"".join(b'data: {"text":"word%d"}\n\n' % i for i in range(200))
+    for before, behind in ((frames, b""), (frames, frames), (b"", frames), (frames, frames[:-3])):
+        data = before + odd + behind
+        assert len(data) > LONG_RUN
+        text, pieces, rest = template.read_run(data)
+        assert b"".join(b'data: {"text":"%b"}\n\n' % piece for piece in pieces) + rest == data
+        assert text == "".join(load_json(b'"%b"' % piece) for piece in pieces)
+        with without("long run"):  # it takes nothing if another frame stands between
+            assert template.read_run(data) in ((text, pieces, rest), ("", [], data))
 
 
 def test_a_long_text_that_is_no_run_is_refused_without_trying_every_way_to_read_it() -> None:

@@ -24,7 +24,7 @@ from dragoman.model.fold import ReplyBuilder, merge_extras
 from dragoman.model.messages import Message, Part, Reasoning, Text, ToolCall
 from dragoman.model.reply import Choice, FinishReason, Reply, Usage
 from dragoman.notes import Note
-from dragoman.upstream.answer import OpenAnswer
+from dragoman.upstream.open_answer import OpenAnswer
 
 COST_HEADER = "x-dragoman-cost"  # of a gateway
 NOTES_HEADER = "x-dragoman-notes"

@@ -43,9 +43,9 @@ from dragoman.model.reply import Usage
 from dragoman.model.request import Request
 from dragoman.notes import Note, Refusable
 from dragoman.speech import Sound
-from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import Job
 from dragoman.upstream.fan_out import ask_each
+from dragoman.upstream.open_answer import OpenAnswer
 from dragoman.upstream.render import render, split
 from dragoman.upstream.send import Sender
 from dragoman.upstream.spec import Target, Timeouts, Upstream

@@ -31,7 +31,7 @@ from dragoman.notes import Note, Notes
 from dragoman.reasoning_state.carry import StateCarrier, StateSource, carry_reply
 from dragoman.reasoning_state.envelope import DEFAULT_KEY
 from dragoman.reasoning_state.take_back import take_back_state
-from dragoman.upstream.answer import OpenAnswer
+from dragoman.upstream.open_answer import OpenAnswer
 from dragoman.way_back import open_carrier
 from dragoman.wire import WireRequest
 

@@ -144,7 +144,7 @@ def _event_name(raw: bytes) -> str:
 def find_cut(data: bytes, most: int) -> int:
     """Where to cut: behind the last frame or line that ends within `most` bytes, so that frames stay whole if
     possible."""
-    frame, windows = data.rfind(b"\n\n", 0, most), data.rfind(b"\n\r\n", 0, most)
+    frame, windows = data.rfind(b"\n\n", 0, most), data.rfind(b"\n\r\n", 0, most) if CR in data else -1
     if frame >= 0 or windows >= 0:
         return max(frame + 2, windows + 3)
     return data.rfind(b"\n", 0, most) + 1 or most

@@ -17,6 +17,8 @@ from dragoman.jsontypes import load_string, load_strings
 LEARN_EVERY_MISSES = 16  # a stream whose frames change all the time pays for learning only this often
 QUOTE, BACKSLASH, ZERO = 34, 92, 48
 MOST_DIGITS = 15
+LONG_RUN = 2000  # bytes
+MARK_BYTES = 8  # of the end of a frame: what a long run is split at
 _NUMBERS = re.compile(rb"(?:0|[1-9][0-9]{0,%d})(?:,(?:0|[1-9][0-9]{0,%d}))*+" % (MOST_DIGITS - 1, MOST_DIGITS - 1))
 _WORD = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_:.+-"
 # The inside of a JSON string that is spelled as msgspec spells it. `++`: nothing is tried twice, however long it is.
@@ -137,10 +139,13 @@ class DeltaTemplate:
         of the data. Each piece is the inside of a JSON string, spelled as we spell it. No piece if one is not."""
         if not data.startswith(self.head):
             return "", [], data
-        pieces = data[len(self.head) :].split(self._between)
-        pieces[-1], found, rest = pieces[-1].partition(self.end)
-        if not found:
-            rest = self.head + pieces.pop()
+        if len(data) > LONG_RUN:  # fast path: long run
+            pieces, rest = self._split_long(data)
+        else:
+            pieces = data[len(self.head) :].split(self._between)
+            pieces[-1], found, rest = pieces[-1].partition(self.end)
+            if not found:
+                rest = self.head + pieces.pop()
         texts = self._take_texts(pieces) if self._middle else pieces
         if not texts or b"" in texts:
             return "", [], data
@@ -159,6 +164,21 @@ class DeltaTemplate:
             return "", [], data
         self.last = self._values
         return "".join(loaded), texts, rest
+
+    def _split_long(self, data: bytes) -> tuple[list[bytes], bytes]:
+        """The insides of the frames at the start of the data that are like the learnt one, and the rest of the data.
+
+        Python looks at all of a separator each time it searches for the next one, so a short one costs less."""
+        mark = self.end[-MARK_BYTES:]
+        inside, tail = slice(len(self.head), len(mark) - len(self.end) or None), self.end[: -len(mark)]
+        blocks = data.split(mark)
+        rest = blocks.pop()
+        pieces = [block[inside] for block in blocks]
+        if data.startswith(self.head + self._between.join(pieces) + self.end):
+            return pieces, rest
+        others = (i for i, block in enumerate(blocks) if not (block.startswith(self.head) and block.endswith(tail)))
+        pieces = pieces[: next(others, 0)]
+        return pieces, data[len(self.head + self._between.join(pieces) + self.end) :] if pieces else data
 
     def _take_texts(self, pieces: list[bytes]) -> list[bytes] | None:
         """The texts of frames without their heads and tails; None if another value is not what its slot takes."""

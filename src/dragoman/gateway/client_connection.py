@@ -246,7 +246,7 @@ class ClientConnection(asyncio.Protocol):
         self._resume()
         if self._way is not None:
             self._way.leave()
-        self.loop.call_soon(self._cancel)  # a task that was made just now has to run first: only then it gives back
+        self.loop.call_soon(self._cancel)  # a task has to run before it can be cancelled: it may have just been made
 
     def _cancel(self) -> None:
         if self._task is not None:

@@ -32,9 +32,10 @@ from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.reasoning_state.carry import carries_state, carry_reply
-from dragoman.upstream.answer import OpenAnswer
+from dragoman.upstream.answer import UpstreamAnswer
 from dragoman.upstream.attempts import Begun, Job, is_large, off_loop
 from dragoman.upstream.fan_out import ask_each
+from dragoman.upstream.open_answer import OpenAnswer
 from dragoman.upstream.render import choose_dialect, render, split
 from dragoman.upstream.routing import find_nearest, find_rule, hint_key, is_legal_model
 from dragoman.upstream.spec import Target
@@ -126,10 +127,7 @@ async def answer_with(
         begun=begun,
     )
     scope.answer = await (gateway.sender.ask(job) if copies == 1 else ask_each(gateway.sender, job, copies))
-    response = await respond(scope, stream=stream)
-    if stream and copies == 1:
-        scope.release_request()
-    return response
+    return await respond(scope, stream=stream)
 
 
 async def respond(scope: Scope, *, stream: bool) -> HttpResponse:
@@ -142,7 +140,10 @@ async def respond(scope: Scope, *, stream: bool) -> HttpResponse:
         headers["content-type"] = stream_type(scope)
         headers["cache-control"] = "no-cache"
         headers["x-accel-buffering"] = "no"
-        return HttpResponse(200, headers=headers, stream=StreamWriter(scope).run, close=scope.finish)
+        writer = StreamWriter(scope)
+        if isinstance(scope.answer, UpstreamAnswer):  # a loop needs its request, as do copies that have not begun
+            scope.release_request(scope.answer)
+        return HttpResponse(200, headers=headers, stream=writer.run, close=scope.finish)
     return respond_whole(scope, await whole(scope, scope.answer))
 
 

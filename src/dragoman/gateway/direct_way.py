@@ -85,8 +85,9 @@ class Way(ABC):
 
     def _stop(self, waiter: "asyncio.Future[None]") -> None:
         """Something unusual has come, or nothing in time."""
-        waiter.exception()  # the long way will meet it again
-        self.leave()
+        if isinstance(waiter.exception(), TimeoutError) and self._sent is not None:
+            self._sent.end_waiting()
+        self.leave()  # the long way will meet it again
 
     def leave(self) -> bool:
         """The request goes on as a task."""
@@ -144,7 +145,7 @@ class DirectWay(Way):
             tokens=scope.size // CHARS_PER_TOKEN + (bound_output(request.max_output) or 0),
             deadline=deadline,
             clock=gateway.clock,
-            hear=self.leave if stream else self.hear,
+            hear=self.hear if not stream else self.leave if scope.in_xray else self.hear_stream,
         )
         if sent is not None:
             self._written = None
@@ -167,6 +168,15 @@ class DirectWay(Way):
         self.end(response)
         return True
 
+    def hear_stream(self) -> bool:
+        """The same for a stream, up to its first words."""
+        sent, scope = self._sent, self._scope
+        found = None if sent is None else sent.hear_stream(scope.gateway.dice)
+        if sent is not None and found:
+            scope.attempts.append(sent.make_attempt(keep_wire=False))
+            scope.answer = sent.begun.stream
+        return found is False or self.leave()
+
     async def go_on(self) -> HttpResponse:
         scope, sent, self._sent = self._scope, self._sent, None
         if self._error is not None:
@@ -179,8 +189,8 @@ class DirectWay(Way):
             await admit(scope, scope.client_request)
         if sent is None:
             return await answer_with(scope, call=call, targets=self._targets)
-        if scope.answer is sent:  # something of the answer is to be kept
-            return await respond(scope, stream=False)
+        if scope.answer is not None:  # a stream, or something of the answer is to be kept
+            return await respond(scope, stream=scope.answer is not sent)
         return await answer_with(scope, sent.begun, sent.call, self._targets)
 
 

@@ -43,8 +43,8 @@ from dragoman.model.reply import Reply, Usage, add_usage
 from dragoman.model.request import Request, ServerTool
 from dragoman.network import without_proxies
 from dragoman.notes import Note, Notes
-from dragoman.upstream.answer import Piece
 from dragoman.upstream.attempts import Job
+from dragoman.upstream.open_answer import Piece
 from dragoman.upstream.render import render
 from dragoman.upstream.spec import Target
 
@@ -390,9 +390,6 @@ class LoopAnswer:
 
     def _tell(self, step: ReportedStep) -> str:
         return describe_step(step, self._toolbox.make_label)
-
-    def release_request(self) -> None:
-        """The loop needs its request until it ends."""
 
     def close(self) -> None:
         """Ends the loop wherever it stands; its upstream socket and its calls end with it."""

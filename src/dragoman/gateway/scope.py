@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from dragoman.accounts.prices import Cost, ModelPrice, count_cost
 from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError
-from dragoman.exchange import ClientRequest
+from dragoman.exchange import HOP, ClientRequest
 from dragoman.failure import Failure
 from dragoman.gateway.access.charge import Charge, believe, end_charge, find_cost, find_usage, make_row
 from dragoman.gateway.http import HttpRequest
@@ -28,8 +28,9 @@ from dragoman.notes import MOST_PLACES, Note, Refusable, is_mended_turn
 from dragoman.reasoning_state.carry import SealDropper, StateCarrier, StateSource
 from dragoman.reasoning_state.envelope import StateKey
 from dragoman.reasoning_state.stored import Conversation
-from dragoman.upstream.answer import OpenAnswer
+from dragoman.upstream.answer import UpstreamAnswer
 from dragoman.upstream.attempts import Attempt
+from dragoman.upstream.open_answer import OpenAnswer
 from dragoman.way_back import open_carrier
 
 log = logging.getLogger(__name__)
@@ -173,11 +174,12 @@ class Scope:
         }
         return replace(end, extras={**end.extras, self.dialect.name: {**own, **took}})
 
-    def release_request(self) -> None:
+    def release_request(self, answer: UpstreamAnswer) -> None:
         """The request will not be sent again: frees its memory, as a stream may be long."""
-        if self.keep or self.client_request is None or self.answer is None:
+        if self.keep or self.client_request is None:
             return
-        self.answer.release_request()
+        answer.release_request()
+        answer.notes.settle(MOST_PLACES, each=HOP in self.http.headers or log.isEnabledFor(logging.DEBUG))
         self.client_request.raw = b""
         self.bare = None
         if self.resolved is None or not self.resolved.store:

@@ -30,7 +30,8 @@ from dragoman.note_ranks import fold_notes
 from dragoman.notes import Notes
 from dragoman.reasoning_state.carry import carry_reply
 from dragoman.reasoning_state.stored import TurnKeeper
-from dragoman.upstream.answer import OpenAnswer, Piece, UpstreamAnswer
+from dragoman.upstream.answer import UpstreamAnswer
+from dragoman.upstream.open_answer import OpenAnswer, Piece
 from dragoman.way_back import StreamReader
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""An answer that has begun. OpenAnswer is what the gateway and the client read; UpstreamAnswer is one upstream's.
+"""UpstreamAnswer: the answer of one upstream, from its call to its end. Once it has begun, it is an OpenAnswer.
 
 The commit point is here: `UpstreamAnswer.begin` returns when the first meaningful event has arrived, and every failure
 before that is an UpstreamError, which `Sender.ask` retries or sends elsewhere. After it, a stream that breaks ends with
@@ -7,11 +7,7 @@ ReplyFailed; `next` raises only for a bug of ours.
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Protocol
 
-from msgspec import Struct
-
-from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.exchange import UpstreamCall
 from dragoman.failure import Failure
@@ -20,11 +16,11 @@ from dragoman.framing.sse import find_cut
 from dragoman.model.events import Event, PartDelta, ReplyFailed, TextRun
 from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply, Usage
-from dragoman.notes import MOST_PLACES, Notes
 from dragoman.upstream.admission import Ticket
 from dragoman.upstream.attempts import Attempt, Attempts, Begun, Job, WireTimes, is_large, log_attempt, off_loop
 from dragoman.upstream.failures import MAX_ERROR_BYTES, malformed, redact, redact_error, too_late, unreadable
 from dragoman.upstream.keys import Key
+from dragoman.upstream.open_answer import Piece, Tap
 from dragoman.upstream.read_reply import (
     MAX_MESSAGE,
     count_all,
@@ -49,77 +45,8 @@ BIG_EVENT = 64 * 1024  # bytes; one that is larger is decoded off the loop
 SLICE_BYTES = 16 * 1024  # of a stream that are worked on at once: in more there may be thousands of events
 FIRST_SLICE_BYTES = 2 * 1024  # the first words go out before the rest is looked at
 SLICE_EVENTS = 100
+MOST_QUIET_PIECES = 8  # of a stream that says nothing: after them a task reads it
 MOST_UNSAID = 8 * 1024 * 1024  # bytes of a stream that says nothing: they are kept until it does
-
-
-class Piece(Struct):
-    """Bytes that arrived together, and their events."""
-
-    raw: bytes
-    events: list[Event]
-    large: bool = False  # writing it takes long, too
-    held: bool = False  # the next piece begins with an event of this one
-
-
-class Tap(Protocol):
-    """Takes the pieces of a stream as they arrive."""
-
-    def take(self, piece: Piece) -> bool:
-        """False: the task that reads the stream must take it."""
-
-    def find_splice(self, reader: StreamReader) -> Callable[[bytes], bool] | None:
-        """A shorter way for pieces that are one delta, if there is one here. It holds as long as it takes all pieces:
-        False from it means that it has done nothing."""
-
-
-class OpenAnswer(Protocol):
-    """An answer that has begun. Its reader calls `close`, once or more."""
-
-    @property
-    def target(self) -> Target: ...
-    @property
-    def dialect(self) -> Dialect:
-        """The dialect in which the answer came."""
-
-    @property
-    def as_is(self) -> bool:
-        """Whether the upstream's bytes may go to the client unchanged. A stream may lose this on its way."""
-
-    @property
-    def notes(self) -> Notes: ...
-    @property
-    def headers(self) -> dict[str, str]:
-        """The upstream's."""
-
-    @property
-    def raw(self) -> bytes:
-        """The body of an unstreamed answer."""
-
-    @property
-    def reply(self) -> Reply | None:
-        """The answer, if it was not streamed."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether the answer came as a whole, so that `reply` is set."""
-
-    @property
-    def plain(self) -> bool:
-        """Its bytes may go to the client, and it has neither calls nor thoughts: `reply` need not be read."""
-
-    @property
-    def usage(self) -> Usage | None: ...
-    @property
-    def failure(self) -> Failure | None: ...
-
-    async def next(self) -> Piece | None:
-        """The next piece of the answer; None at its end."""
-
-    def release_request(self) -> None:
-        """The request will not be sent again: frees its memory, as a stream may be long."""
-
-    def close(self) -> None:
-        """Gives back everything it uses. Only the first call counts."""
 
 
 class UpstreamAnswer:
@@ -127,14 +54,15 @@ class UpstreamAnswer:
 
     __slots__ = (
         *("_bug", "_client", "_clock", "_closed", "_decoding", "_demo", "_dice", "_ended", "_key", "_opened"),
-        *("_peeked", "_read_ahead", "_reader", "_reply", "_request", "_request_hash", "_sent", "_state"),
-        *("_slice_bytes", "_splice", "_stopped", "_tap", "_ticket", "_times", "_unread", "_whole"),
+        *("_peeked", "_quiet_until", "_read_ahead", "_reader", "_reply", "_request", "_request_hash", "_sent"),
+        *("_slice_bytes", "_splice", "_state", "_stopped", "_tap", "_ticket", "_times", "_unread", "_whole"),
         *("as_is", "call", "complete", "dialect", "failure", "headers", "notes", "plain", "raw", "target", "usage"),
     )
 
     def __init__(
         self,
-        job: Job,
+        client: str,
+        request: bytes,
         state: UpstreamState,
         target: Target,
         key: Key,
@@ -157,13 +85,14 @@ class UpstreamAnswer:
         self._state = state
         self._key = key
         self._clock, self._dice = clock, dice
-        self._client, self._request = job.client, job.raw
+        self._client, self._request = client, request
         self._request_hash: int | None = None  # set when the request is released
         self._opened: Opened | None = None
         self._peeked = b""  # read to see whether a stream comes
         self._slice_bytes = FIRST_SLICE_BYTES
         self._reader: StreamReader | None = None
         self._read_ahead: list[Piece] = []  # before the commit point
+        self._quiet_until: float | None = None  # a stream that has started may say nothing for so long
         self._demo: Iterator[Event] | None = None
         self._ticket: Ticket | None = None
         self._sent = False
@@ -263,6 +192,10 @@ class UpstreamAnswer:
     ) -> None:
         spec = self._state.spec
         timeouts = spec.timeouts
+        if self._opened is not None:  # it was heard already
+            attempt.status = self._opened.status
+            await self._read_first_words(job.deadline)
+            return
         left = job.deadline - (self._clock() if begun is None else begun.began)
         opened = self._opened = await transport.send(
             self._state.find_head(self._key, self.call.path, self.call.headers, traced),
@@ -333,16 +266,16 @@ class UpstreamAnswer:
     async def _read_first_words(self, deadline: float) -> None:
         """Reads until the first content arrives: until then another upstream can be asked. A stream of comments alone
         has no content (T42)."""
-        self._reader = self.call.open_reader()
+        if self._reader is None:
+            self._reader = self.call.open_reader()
         pieces: list[Piece] = []
         size = 0
-        until: float | None = None  # set once the stream has started
-        while until is None or self._clock() < until:
+        while self._quiet_until is None or self._clock() < self._quiet_until:
             try:
-                if until is None:
+                if self._quiet_until is None:
                     piece = await self.next()
                 else:
-                    async with asyncio.timeout(until - self._clock()):
+                    async with asyncio.timeout(self._quiet_until - self._clock()):
                         piece = await self.next()
             except TimeoutError:
                 break
@@ -352,17 +285,61 @@ class UpstreamAnswer:
                 raise UpstreamError(failed.failure)
             pieces.append(piece)
             size += len(piece.raw)
-            if any(says_something(event) for event in piece.events):
+            if any(map(says_something, piece.events)):
                 break
             if size > MOST_UNSAID:
                 raise UpstreamError(malformed(f"the upstream's stream says nothing in its first {size} bytes"))
             if self._opened is not None:
                 self._opened.says_nothing_yet()
-            if until is None and piece.events:
-                until = self._clock() + QUIET_START_S
-            elif until is None and self._clock() > deadline:
+            if self._quiet_until is None and piece.events:
+                self._quiet_until = self._clock() + QUIET_START_S
+            elif self._quiet_until is None and self._clock() > deadline:
                 raise UpstreamError(too_late())
-        self._read_ahead = pieces
+        self._read_ahead[:0] = pieces
+
+    def open_stream(self, begun: Begun, opened: Opened) -> None:
+        """The head of a stream has arrived, to a call that was sent without this answer."""
+        self._ticket, self._sent = begun.ticket, True
+        self._opened, self.headers = opened, opened.headers
+        self._reader = self.call.open_reader()
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether a stream that was opened has not even started."""
+        return self._quiet_until is None
+
+    def hear_first_words(self) -> bool | None:
+        """Reads what has arrived of a stream that was opened. True: its first content is there. False: not yet. None:
+        `begin` must go on with it, because of an error, or something that takes long."""
+        opened, reader = self._opened, self._reader
+        if opened is None or reader is None or len(self._read_ahead) >= MOST_QUIET_PIECES:
+            return None
+        try:
+            raw = opened.take_some(BIG_EVENT - self._unread)
+            if not raw:
+                return None
+            while raw:
+                piece = self._read(reader, self._cut(raw))
+                self._unread = 0 if piece.events else self._unread + len(piece.raw)
+                self._read_ahead.append(piece)
+                if reader.failure is not None:
+                    return None
+                if any(map(says_something, piece.events)):
+                    self._state.sent += 1
+                    return True
+                raw, self._peeked = self._peeked, b""
+        except (UpstreamError, DecodeError, RecursionError) as error:
+            self._read_ahead.append(self._break_off(reader, error))
+            return None
+        except Exception as error:
+            self._bug = error
+            return None
+        if opened.ended:
+            return None
+        if self._quiet_until is None and self._read_ahead[-1].events:
+            self._quiet_until = self._clock() + QUIET_START_S
+        opened.says_nothing_yet(None if self._quiet_until is None else self._quiet_until - self._clock())
+        return False
 
     async def _read_whole(self, job: Job, opened: Opened, attempt: Attempt) -> None:
         raw, self._peeked = self._peeked + await opened.read(until=job.deadline), b""
@@ -417,7 +394,8 @@ class UpstreamAnswer:
 
     async def next(self) -> Piece | None:
         if self._read_ahead:
-            await asyncio.sleep(0)  # others have their turn between two pieces
+            if len(self._read_ahead) > 1:
+                await asyncio.sleep(0)  # others have their turn between two pieces
             return self._read_ahead.pop(0)
         reader = self._reader
         if self._ended or reader is None:
@@ -503,12 +481,16 @@ class UpstreamAnswer:
 
     async def _next_slice(self, opened: Opened) -> bytes:
         """The next bytes; b"" at the end, or if something else is to be read first."""
-        if self._peeked:
+        if self._peeked and self._slice_bytes == SLICE_BYTES:
             await asyncio.sleep(0)  # others have their turn between two slices
         raw = self._peeked or opened.take()
         while not raw and not opened.ended and not self._read_ahead and self._bug is None and not self._stopped:
             await opened.wait()
             raw = opened.take() if not self._read_ahead else b""
+        return self._cut(raw)
+
+    def _cut(self, raw: bytes) -> bytes:
+        """The first slice. What follows it is kept for the next call."""
         if len(raw) > self._slice_bytes and self._unread + len(raw) <= BIG_EVENT:
             cut = find_cut(raw, self._slice_bytes)
             raw, self._peeked = raw[:cut], raw[cut:]
@@ -561,9 +543,9 @@ class UpstreamAnswer:
     # ---------------------------------------------------------------- its end
 
     def release_request(self) -> None:
+        """The request will not be sent again: frees its memory, as a stream may be long."""
         self._request_hash, self._request = hash(self._request) if self._request else None, b""
         self.call.body, self.call.request, self.call.exchange, self.call.write_long = b"", None, None, None
-        self.notes.settle(MOST_PLACES)
 
     def close(self) -> None:
         """Gives back the socket and the place, settles the tokens, tells the breaker."""

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
@@ -19,6 +19,9 @@ from dragoman.upstream.retry import MOST_ATTEMPTS, RetryBudget
 from dragoman.upstream.spec import Target
 from dragoman.upstream.transport import SentRequest
 from dragoman.upstream.upstream_state import UpstreamState
+
+if TYPE_CHECKING:
+    from dragoman.upstream.answer import UpstreamAnswer
 
 log = logging.getLogger(__name__)
 MOST_KEPT = 256 * 1024  # bytes of a stream that are kept for X-ray
@@ -95,6 +98,7 @@ class Begun(Struct):
     ticket: Ticket
     asked: SentRequest
     began: float
+    stream: "UpstreamAnswer | None" = None  # if some of it has arrived
 
     def give_back(self) -> None:
         """Leaves it without waiting for its answer."""

@@ -16,9 +16,10 @@ from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd
 from dragoman.model.messages import Extras
 from dragoman.model.reply import Finish, Reply, Usage, add_usage
 from dragoman.notes import Notes
-from dragoman.upstream.answer import Piece, UpstreamAnswer
+from dragoman.upstream.answer import UpstreamAnswer
 from dragoman.upstream.attempts import Job
 from dragoman.upstream.failures import malformed
+from dragoman.upstream.open_answer import Piece
 from dragoman.upstream.send import Sender
 
 Heard: TypeAlias = "Piece | None"
@@ -164,9 +165,6 @@ class FanOutAnswer:
         self._over = True
         self.failure = failure
         return [ReplyFailed(failure=failure)]
-
-    def release_request(self) -> None:
-        """A copy that has not begun yet may still be sent again: it needs the request."""
 
     def close(self) -> None:
         for reading in self._reading:

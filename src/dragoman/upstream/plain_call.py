@@ -12,17 +12,33 @@ from dragoman.failure import Failure
 from dragoman.model.reply import Reply, Usage
 from dragoman.notes import Notes
 from dragoman.upstream.admission import Ticket
-from dragoman.upstream.answer import Piece
+from dragoman.upstream.answer import UpstreamAnswer
 from dragoman.upstream.attempts import NO_KEYS, Attempt, Begun, WireTimes, is_large, log_attempt
-from dragoman.upstream.http.connection import Pool
+from dragoman.upstream.http.connection import HttpConnection, Pool
 from dragoman.upstream.http.request import RequestHead
 from dragoman.upstream.keys import Key
-from dragoman.upstream.read_reply import count_all, decode_whole, is_document, is_page, take_whole
+from dragoman.upstream.open_answer import Piece
+from dragoman.upstream.read_reply import count_all, decode_whole, is_array, is_document, is_page, take_whole
 from dragoman.upstream.spec import Target
+<<<<<<< HEAD
 from dragoman.upstream.transport import SentRequest, Transport
+=======
+from dragoman.upstream.transport import Asked, Opened, Transport
+>>>>>>> stream
 from dragoman.upstream.upstream_state import UpstreamState
 
 NO_NOTES = Notes()  # ever
+
+
+def is_stream(connection: HttpConnection, call: UpstreamCall) -> bool:
+    """Whether a stream begins, in the form that was asked for, as far as it can be told."""
+    headers, head = connection.headers, connection.peek()
+    if headers.get("content-encoding", "identity") != "identity" or is_page(headers):
+        return False
+    if not head:
+        return not connection.ended
+    document = is_document(head, call.dialect)
+    return document is False and is_array(head) != call.path.endswith(call.dialect.sse_query)
 
 
 class PlainCall:
@@ -31,7 +47,7 @@ class PlainCall:
     `call`: None for the client's own bytes. Their answer is taken as it is, or not at all."""
 
     __slots__ = (
-        *("_client", "_clock", "_closed", "_deadline", "_pool", "_reply", "_request", "_sent", "_times"),
+        *("_client", "_clock", "_closed", "_deadline", "_opened", "_pool", "_reply", "_request", "_sent", "_times"),
         *("as_is", "begun", "call", "complete", "dialect", "failure", "headers", "notes", "plain", "raw", "target"),
         "usage",
     )
@@ -51,6 +67,7 @@ class PlainCall:
         self.raw = b""
         self.usage: Usage | None = None
         self.failure: Failure | None = None
+        self._opened: Opened | None = None  # of a stream
         self._reply: Reply | None = None
         self._times: WireTimes | None = None
         self._pool, self._request, self._sent, self._client = pool, request, sent, client
@@ -76,6 +93,36 @@ class PlainCall:
         self.headers, self.raw, self.complete = headers, raw, True
         self.begun.state.sent += 1
         return True
+
+    def hear_stream(self, dice: Callable[[], float]) -> bool | None:
+        """Something of a stream has arrived. True: its first words, and `begun.stream` has begun. False: not yet. None:
+        the long way must go on, with `begun.stream` if there is one."""
+        begun, call = self.begun, self.call
+        connection, spec = begun.asked.connection, begun.state.spec
+        if connection.error is not None or connection.closed or call is None:
+            return None
+        if begun.stream is not None:
+            return begun.stream.hear_first_words()
+        if connection.status != 200 or not is_stream(connection, call):
+            return None
+        first_s = min(self._deadline - begun.began, spec.timeouts.first_s)
+        opened = self._opened = self._opened or Opened(connection, spec.timeouts, first_s, self._pool, spec.caps)
+        if not connection.waiting:
+            opened.says_nothing_yet()
+            return False
+        state, target, key = begun.state, begun.target, begun.key
+        begun.stream = UpstreamAnswer(
+            self._client, self._request, state, target, key, call, clock=self._clock, dice=dice
+        )
+        begun.stream.open_stream(begun, opened)
+        return begun.stream.hear_first_words()
+
+    def end_waiting(self) -> None:
+        """Nothing has come in time. If a stream has opened and says nothing, that is an error for the long way."""
+        begun = self.begun
+        if self._opened is not None and (begun.stream is None or begun.stream.says_nothing):
+            connection = begun.asked.connection
+            connection.error = connection.error or TimeoutError()
 
     def _look(self, raw: bytes) -> bool:
         """Whether the answer can stay as it is, from a quick look."""
@@ -148,8 +195,6 @@ class PlainCall:
 
     async def next(self) -> Piece | None:
         return None
-
-    def release_request(self) -> None: ...
 
 
 class CallPlan:

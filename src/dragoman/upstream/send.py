@@ -141,7 +141,9 @@ class Sender:
         call, job.call = job.call, None
         if call is None or target is not job.targets[0][1]:
             call = await off_loop(True, _render, job, state, target) if job.large else job.render(state, target)
-        answer = UpstreamAnswer(job, state, target, key, call, clock=self.clock, dice=self.dice)
+        answer = job.begun.stream if job.begun is not None else None
+        if answer is None:
+            answer = UpstreamAnswer(job.client, job.raw, state, target, key, call, clock=self.clock, dice=self.dice)
         try:
             await answer.begin(job, attempts, self.transport, self.wall)
             return answer
@@ -166,14 +168,14 @@ class Sender:
         asked (`first`)."""
 
         async def begin(call: UpstreamCall) -> UpstreamAnswer:
-            answer = UpstreamAnswer(job, state, target, key, call, clock=self.clock, dice=self.dice)
+            answer = UpstreamAnswer(job.client, job.raw, state, target, key, call, clock=self.clock, dice=self.dice)
             await answer.begin(job, attempts, self.transport, self.wall)
             if call.learned:  # it was right: the call is answered
                 state.remember(call.dialect.name, target.model, call.learned)
             return answer
 
         def keep(call: UpstreamCall, reply: Reply) -> UpstreamAnswer:
-            answer = UpstreamAnswer(job, state, target, key, call, clock=self.clock, dice=self.dice)
+            answer = UpstreamAnswer(job.client, job.raw, state, target, key, call, clock=self.clock, dice=self.dice)
             answer.keep(reply)
             return answer
 

@@ -90,9 +90,12 @@ class Opened:
         except TimeoutError as error:
             raise UpstreamError(self._broken(error)) from error
 
-    def says_nothing_yet(self) -> None:
-        """Call this if the bytes so far only open a stream: the server may still be reading the prompt."""
+    def says_nothing_yet(self, at_most: float | None = None) -> None:
+        """Call this if the bytes so far only open a stream: the server may still be reading the prompt. `at_most`:
+        seconds that a wait which has begun may last now."""
         self._unsaid = self._size
+        if self._connection is not None and self._connection.listener is not None:
+            self._connection.extend(self._first_s if at_most is None else min(at_most, self._first_s))
 
     def listen(self, listener: Callable[[], bool]) -> None:
         """Calls `listener` when bytes arrive while `wait` waits. If it returns True, it has taken them and the wait

@@ -122,7 +122,8 @@ class StreamEncoder:
         self._out.append(b"data: %b\n\n" % dump_json(body))
 
     def _start(self, event: ReplyStart) -> None:
-        usage = encode_usage(event.usage or Usage(), (ROOT, "usage"), Notes())
+        ignored = Notes()  # the end of the stream says the same once more
+        usage = encode_usage(event.usage or Usage(), (ROOT, "usage"), ignored)
         usage.setdefault("input_tokens", 0)
         usage.setdefault("output_tokens", 0)
         message: JsonObject = {"id": event.id, "type": "message", "role": "assistant", "model": event.model}
@@ -130,7 +131,7 @@ class StreamEncoder:
         if event.created is not None:
             self._notes.dropped((ROOT, "created"), "anthropic's replies have no time")
         self._tier = event.service_tier
-        write_tier(usage, self._tier, event.usage, Notes())
+        write_tier(usage, self._tier, event.usage, ignored)
         if event.extras:
             add_extras(message, event.extras, NAME, ROOT, self._notes)
         self._send({"type": "message_start", "message": message})

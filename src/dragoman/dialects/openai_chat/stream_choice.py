@@ -86,15 +86,18 @@ class StreamChoice:
                     self.finished = True
                     self.irregular = self.irregular or _is_wrong_end(value, called=self.called and self._legacy is None)
 
-    def find_grown(self, delta: JsonObject) -> tuple[int, str, str] | None:  # fast path: chat text
-        """The part that a delta adds to, the key and the text, if that is all it does."""
+    def find_grown(self, delta: JsonObject, events: list[Event]) -> tuple[int, str, str] | None:  # fast path: chat text
+        """The part that a delta adds to, the key and the text, if that is all it does. A text may begin with it."""
         filled = [key for key, value in delta.items() if value is not None and value != "" and key != "role"]
         if len(filled) != 1:
             return None
         key, value = filled[0], delta[filled[0]]
-        index = self.text if key == "content" else self._find_grown_thought(key)
-        found = (index, key, value) if index is not None and type(value) is str else None
-        return self._find_grown_call(value) if key == "tool_calls" else found
+        if key == "tool_calls":
+            return self._find_grown_call(value)
+        if type(value) is not str:
+            return None
+        index = self._open_text(events) if key == "content" else self._find_grown_thought(key)
+        return (index, key, value) if index is not None else None
 
     def _find_grown_thought(self, key: str) -> int | None:  # fast path: chat text
         if self._detail is not None or self._names != [key]:

@@ -123,7 +123,7 @@ class StreamDecoder(StreamMarks):
         self._read_chunk(body, events)
 
     def _read_text(self, body: JsonObject, events: list[Event], block: bytes) -> bool:  # fast path: chat text
-        """Read a chunk that only adds to one part, as nearly every chunk does. False for any other chunk."""
+        """Read a chunk that only adds to one part, or begins a text. False for any other chunk: there are few."""
         choices = body["choices"]
         if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict:
             return False
@@ -136,7 +136,7 @@ class StreamDecoder(StreamMarks):
         if choice.get("finish_reason") is not None or choice.get("logprobs") is not None:
             return False
         turn = self._turns.get(number)
-        grown = turn.find_grown(delta) if turn is not None else None
+        grown = turn.find_grown(delta, events) if turn is not None else None
         if grown is None:
             return False
         index, key, text = grown

@@ -23,8 +23,8 @@ from dragoman.model.messages import Message, Opaque, Part
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.notes import Notes
-from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import is_large, off_loop
+from dragoman.upstream.open_answer import OpenAnswer
 from dragoman.upstream.render import choose_dialect
 from dragoman.wire import WireRequest
 

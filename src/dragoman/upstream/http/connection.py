@@ -92,12 +92,16 @@ class HttpConnection(asyncio.Protocol):
 
     def wait(self, seconds: float) -> "asyncio.Future[None]":
         """Done when there is more, an end or an error; a TimeoutError after `seconds`."""
+        self.extend(seconds)
+        waiter = self._waiter = self._loop.create_future()
+        return waiter
+
+    def extend(self, seconds: float) -> None:
+        """A wait lasts so many seconds from now on, and from each piece on that the listener takes."""
         self._patience = seconds
         self._deadline = self._loop.time() + seconds
         if self._timer is None or self._deadline < self._timer_at:
             self._set_timer()
-        waiter = self._waiter = self._loop.create_future()
-        return waiter
 
     def stop_waiting(self) -> None:
         """From here on no listener is called."""
