@@ -17,6 +17,7 @@ _decode = msgspec.json.Decoder().decode
 _decode_string = msgspec.json.Decoder(str).decode
 _decode_strings = msgspec.json.Decoder(list[str]).decode
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_objects = msgspec.json.Decoder(dict).decode_lines
 _decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 _pack = msgspec.msgpack.Encoder().encode
@@ -72,6 +73,17 @@ def _find_odd_texts(value: Json, place: tuple[str | int, ...]) -> Iterator[tuple
     elif isinstance(value, list):
         for i, item in enumerate(value):
             yield from _find_odd_texts(item, (*place, i))
+
+
+def are_objects(texts: list[str]) -> bool:
+    """Whether each of these texts is a JSON object. False also if that would have to be looked at one by one."""
+    lines = "\n".join(texts)
+    if lines.count("\n") >= len(texts):
+        return False
+    try:
+        return len(_decode_objects(lines)) == len(texts)  # empty lines are passed over
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return False
 
 
 def load_string(data: bytes) -> str | None:

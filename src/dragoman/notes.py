@@ -7,7 +7,7 @@ move things in it. So `Notes` is told which body is being converted (`begin`) an
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -302,7 +302,8 @@ class Notes:
 
 def _ends(at: At) -> tuple[str, str | int]:
     """The last field name in a place, and the first step of the place."""
-    last, first = "", cast("str | int", "")
+    last = ""
+    first: str | int = ""
     while at:
         at, first = at
         if not last and isinstance(first, str) and not first.isdecimal():

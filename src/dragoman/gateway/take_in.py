@@ -261,11 +261,12 @@ def decode(scope: Scope, raw: bytes, path: str, to_sent: ToSent | None = None) -
     find = scope.dialect.locate_request
     locate: Locate | None = None if to_sent is None else lambda value, place: to_sent(find(value, place))
     plain = scope.dialect.read_plain_request(raw) if scope.dialect.read_plain_request is not None else None
+    settings: Request | None = None
     if plain is not None and len(plain.messages) <= scope.now.settings.limits.entries:  # fast path: plain request
         notes.begin("request", locate or find)
         request = notes.stage(plain)
     else:
-        raw, request = _decode_each(scope, raw, path, headers, notes, locate)
+        raw, request, settings = _decode_each(scope, raw, path, headers, notes, locate)
     restored = notes.stage(join_pieces(request, notes)) if scope.dialect.keeps_pieces else request
     if scope.dialect.slots is not None and has_mark(raw):
         restored = take_back_state(restored, scope.dialect.slots, scope.state_key, notes)
@@ -273,6 +274,7 @@ def decode(scope: Scope, raw: bytes, path: str, to_sent: ToSent | None = None) -
         dialect=scope.dialect,
         request=restored,
         decoded=request,
+        settled=None if settings is None else (request, settings),
         same_wire=restored is request,
         raw=raw,
         headers=headers,
@@ -286,8 +288,9 @@ def decode(scope: Scope, raw: bytes, path: str, to_sent: ToSent | None = None) -
 
 def _decode_each(
     scope: Scope, raw: bytes, path: str, headers: dict[str, str], notes: Notes, locate: Locate | None
-) -> tuple[bytes, Request]:
-    """Reads a request key by key. Also returns its bytes, which may have been repaired."""
+) -> tuple[bytes, Request, Request | None]:
+    """Reads a request key by key. Also returns its bytes, which may have been repaired, and an object with its settings
+    that comes with other requests, too."""
     dialect, limits = scope.dialect, scope.now.settings.limits
     owner = scope.http.key_id, dialect.name
     found = scope.gateway.known_settings.find(owner, raw, headers, dialect)
@@ -297,7 +300,7 @@ def _decode_each(
         if request is not None and len(request.messages) <= limits.entries:  # fast path: settings known
             check_size(request, limits)
             notes.begin("request", locate or dialect.locate_request)
-            return raw, notes.stage(request)
+            return raw, notes.stage(request), found.request
     raw, body = _load(raw, scope, notes, usual=found is None)
     usual = type(body.values.get(dialect.messages_key)) is tuple
     try:
@@ -312,7 +315,7 @@ def _decode_each(
     check_size(request, limits)
     if usual and body.spans is not None and not len(notes):
         scope.gateway.known_settings.keep(owner, raw, body.spans, headers, request, dialect)
-    return raw, request
+    return raw, request, None
 
 
 def _load(raw: bytes, scope: Scope, notes: Notes, *, usual: bool) -> tuple[bytes, LoadedBody]:
