@@ -52,10 +52,16 @@ class ClientRequest(Struct, kw_only=True):
     same_wire: bool = True  # whether `raw` still says what `request` says
     hops: int = 0  # gateways of ours it has been through
     known: Known | None = None  # its turns that came in an earlier request too
+    settled: tuple[Request, Request] | None = None  # a request, and one with its settings that came before
     locate: Locate | None = None  # finds places in the client's body, if that is not the body that was read
     id: str = ""  # of this request only; "" where nothing may depend on chance
     path: str = ""  # the plain path of its route; Gemini's with what its query says
     counted: bool = False  # its tokens are paid for: a stream is asked for its usage, also if the client did not ask
+
+    @property
+    def settings(self) -> Request | None:
+        """An object with the settings of the request that comes with other requests, too."""
+        return self.settled[1] if self.settled is not None and self.settled[0] is self.request else None
 
     def begin_notes(self, notes: Notes) -> None:
         """Notes from here on are about this request."""
@@ -304,11 +310,12 @@ def write_call(
 ) -> UpstreamCall:
     """The client's request as its destination wants it: the client's own bytes if nothing has to change."""
     request = asked = client_request.request
+    settings = client_request.settings
     if asked.model != to.model or (stream and not asked.stream):
         request = replace(asked, model=to.model, stream=stream or asked.stream)
     if asked.reasoning is not None:
-        request = ask_for_thoughts(request, client_request.dialect.profile, to.profile)
-    writer = CallWriter(client_request, request, to, notes, stream, corrections)
+        request, settings = ask_for_thoughts(request, client_request.dialect.profile, to.profile), None
+    writer = CallWriter(client_request, request, settings, to, notes, stream, corrections)
     known = client_request.known
     if known is not None and leaves_apart(known, request, to.profile):  # fast path: known turns
         call = writer.write_short(known)
@@ -322,6 +329,7 @@ class CallWriter(Struct, frozen=True):
 
     client_request: ClientRequest
     request: Request
+    settings: Request | None  # an object with its settings that comes with other requests, too
     to: Destination
     notes: Notes
     stream: bool
@@ -330,7 +338,7 @@ class CallWriter(Struct, frozen=True):
     def write(self) -> UpstreamCall:
         """The long way: all turns go through the passes."""
         self.client_request.begin_notes(self.notes)
-        prepared = prepare(self.request, self.to.profile, self.notes)
+        prepared = prepare(self.request, self.to.profile, self.notes, self.settings)
         exchange = self._exchange(prepared.undo, prepared.asked_ids)
         if self._is_own(prepared.request, self.request):  # fast path: own bytes
             return exchange.copy_bytes(self.client_request, prepared.request)

@@ -17,6 +17,7 @@ _decode = msgspec.json.Decoder().decode
 _decode_string = msgspec.json.Decoder(str).decode
 _decode_strings = msgspec.json.Decoder(list[str]).decode
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_objects = msgspec.json.Decoder(dict).decode_lines
 _decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 _pack = msgspec.msgpack.Encoder().encode
@@ -72,6 +73,17 @@ def _find_odd_texts(value: Json, place: tuple[str | int, ...]) -> Iterator[tuple
     elif isinstance(value, list):
         for i, item in enumerate(value):
             yield from _find_odd_texts(item, (*place, i))
+
+
+def are_objects(texts: list[str]) -> bool:
+    """Whether each of these texts is a JSON object. False also if that would have to be looked at one by one."""
+    lines = "\n".join(texts)
+    if lines.count("\n") >= len(texts):
+        return False
+    try:
+        return len(_decode_objects(lines)) == len(texts)  # empty lines are passed over
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return False
 
 
 def load_string(data: bytes) -> str | None:
@@ -281,18 +293,21 @@ def load_in_pieces(members: dict[str, msgspec.Raw]) -> JsonObject | None:
     return values
 
 
-def check_keys(data: bytes, members: dict[str, msgspec.Raw] | None = None) -> None:
-    """Raise a DecodeError for a duplicate key. The two most frequent ways to write JSON are compared with
-    the text directly. `members`: of `split_members`, if that was called before."""
+def check_keys(data: bytes, members: dict[str, msgspec.Raw] | None = None) -> dict[str, tuple[int, int]]:
+    """Raise a DecodeError for a duplicate key. Returns the position of each value, as `top_spans` does. The two most
+    frequent ways to write JSON are compared with the text directly. `members`: of `split_members`, if that was called
+    before."""
     members = _decode_members(data) if members is None else members
-    if _is_plain(data, members):  # fast path: plain spelling
-        return
-    _find_spans(data, {key: bytes(value) for key, value in members.items()})
+    spans = _find_plain_spans(data, members)
+    if spans is not None:  # fast path: plain spelling
+        return spans
+    return _find_spans(data, {key: bytes(value) for key, value in members.items()})
 
 
-def _is_plain(data: bytes, members: dict[str, msgspec.Raw]) -> bool:
-    """Whether the text is exactly these members, with `,` and `:` or `, ` and `: ` between them. Nothing is copied: it
-    may be long."""
+def _find_plain_spans(data: bytes, members: dict[str, msgspec.Raw]) -> dict[str, tuple[int, int]] | None:
+    """None if the text is not exactly these members, with `,` and `:` or `, ` and `: ` between them. Nothing is copied:
+    it may be long."""
+    spans: dict[str, tuple[int, int]] = {}
     at, before, blank = 0, b"{", b""
     for key, value in members.items():
         start = b'%b"%b":' % (before, key.encode())
@@ -301,12 +316,13 @@ def _is_plain(data: bytes, members: dict[str, msgspec.Raw]) -> bool:
             before = b"," + blank
         start += blank
         if not data.startswith(start, at):
-            return False
+            return None
         at += len(start)
         if not data.startswith(value, at):
-            return False
-        at += len(memoryview(value))
-    return len(data) == at + 1 and at > 0 and data.endswith(b"}")
+            return None
+        spans[key] = (at, at + len(memoryview(value)))
+        at = spans[key][1]
+    return spans if len(data) == at + 1 and at > 0 and data.endswith(b"}") else None
 
 
 def _find_spans(data: bytes, members: dict[str, bytes]) -> dict[str, tuple[int, int]]:

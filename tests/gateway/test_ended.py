@@ -1,15 +1,23 @@
 """Ended: the line of the log is the same whichever way it is written, and a row has the columns of its table."""
 
+from itertools import product
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.prices import Cost
+from dragoman.gateway.scope import Scope
 from dragoman.gateway.telemetry.ended import Ended
 from dragoman.gateway.telemetry.metrics import Metrics
 from dragoman.gateway.telemetry.traffic_store import COLUMNS
 from dragoman.log_line import write_line
 from dragoman.model.reply import Usage
 from dragoman.note_ranks import FoldedNote
-from dragoman.notes import Note
+from dragoman.notes import ROOT, At, Note, Notes
+from dragoman.upstream.answer import OpenAnswer
+from tests.laws.fast_paths import without
 
 USUAL = Ended(
     at=1_794_700_800.25,
@@ -97,3 +105,22 @@ def test_a_row_has_the_columns_of_its_table() -> None:
         7,
     )
     assert (row.key, row.time, row.kept) == ("ada", 1_794_700_800_250, True)
+
+
+PLACES: tuple[At, ...] = (((ROOT, "messages"), 0), (((ROOT, "messages"), 0), "parts"), (ROOT, "tools"))
+
+
+@pytest.mark.parametrize("count", range(4))
+def test_folded_notes_tell_what_was_mended(count: int) -> None:
+    found = set()
+    for places, whys in product(product(PLACES, repeat=count), product("ab", repeat=count)):
+        notes = Notes()
+        for at, why in zip(places, whys, strict=True):
+            (notes.dropped if why == "a" else notes.altered)(at, why)
+        scope = Scope.__new__(Scope)
+        scope.answer, scope._folded = cast("OpenAnswer", SimpleNamespace(notes=notes)), None
+        words = scope._say_mended(scope.fold_notes())
+        with without("one note of each kind"):
+            assert scope._say_mended(scope.fold_notes()) == words
+        found.add(words)
+    assert len(found) >= count

@@ -141,6 +141,10 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "usage mark": (),
     "own bytes": (),
     "tools known": (),  # test_known_tools.py
+    "settings known": (),  # test_known_settings.py
+    "settled settings": (),  # the same
+    "fine arguments": ("send requests any",),
+    "one note of each kind": (),  # tests/gateway/test_ended.py
     "long lists": (),  # tests/test_jsontypes.py
     "usual turns": (),  # test_usual_turns.py
     "usual turns, packed": (),  # test_own_body.py

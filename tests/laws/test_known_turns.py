@@ -22,6 +22,7 @@ from dragoman.gateway.scope import Scope
 from dragoman.gateway.take_in import decode, decode_all_turns, decode_turns
 from dragoman.known_turns.history import History, KnownTurns
 from dragoman.known_turns.read import find_cuts
+from dragoman.known_turns.settings import KnownSettings
 from dragoman.known_turns.tools import KnownTools
 from dragoman.upstream.profiles import load_rows
 from dragoman.upstream.render import render
@@ -43,8 +44,8 @@ class Client:
         self.owner = ("key", dialect)
         self.short = 0  # calls that were written without the known turns
         self.read = 0  # requests that were read without them
-        self._scope = cast("Scope", _scope(dialect, KnownTools()))
-        self._forgetful = cast("Scope", _scope(dialect, KnownTools(0)))
+        self._scope = cast("Scope", _scope(dialect, KnownTools(), KnownSettings()))
+        self._forgetful = cast("Scope", _scope(dialect, KnownTools(0), KnownSettings(0)))
         self._states: dict[str, UpstreamState] = {}
         self.now = 0.0
 
@@ -84,8 +85,8 @@ class Client:
         return show(call)
 
 
-def _scope(dialect: str, known_tools: KnownTools) -> SimpleNamespace:
-    gateway = SimpleNamespace(known_tools=known_tools)
+def _scope(dialect: str, known_tools: KnownTools, known_settings: KnownSettings) -> SimpleNamespace:
+    gateway = SimpleNamespace(known_tools=known_tools, known_settings=known_settings)
     http = HttpRequest("POST", DOORS[dialect])
     http.unique_id, http.key_id = "u", "key"
     now = SimpleNamespace(settings=SimpleNamespace(limits=RequestLimits()))

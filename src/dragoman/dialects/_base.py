@@ -153,7 +153,9 @@ class Dialect(Struct, frozen=True, kw_only=True):
 
     # its API
     messages_key: str = "messages"  # of a request
-    reads_turns_apart: bool = False  # each entry of that list is read by itself, and is one message
+    instructions_key: str = ""  # of a request, if they have a key of their own
+    # Takes both out of a body: each entry of the list is one message. None: they cannot be read without the rest.
+    decode_turns: Callable[[JsonObject], tuple[Message, ...]] | None = None
     # The keys of a list of tools, the usual one first; () if it is not read by itself, without the rest of the body.
     tools_keys: tuple[str, ...] = ()
     # Whether more was read of a request's tools than that list gives alone.

@@ -115,32 +115,35 @@ def _find_zstd() -> Any:
 
 class LoadedBody(NamedTuple):
     values: JsonObject
+    spans: dict[str, tuple[int, int]] | None = None  # where each value stands, if that was looked for
     tools_text: bytes = b""  # the JSON of tools that are not known yet
 
 
 def load_body(data: bytes, limits: RequestLimits) -> JsonObject:
     """Parses the client's JSON object. Refuses duplicate keys and keys that name a destination."""
     check_cost(data)
-    return _check(load_json(data, strict=True), data, limits)
+    return _check(load_json(data, strict=True), data, limits).values
 
 
-def load_apart(data: bytes, limits: RequestLimits, dialect: Dialect, known: KnownTools, owner: Owner) -> LoadedBody:
+def load_apart(
+    data: bytes, limits: RequestLimits, dialect: Dialect, known: KnownTools, owner: Owner, *, usual: bool = True
+) -> LoadedBody:
     """The same for a dialect whose turns and tools can be read apart. Tools that are known and turns that are usual
-    are in our own form already: they are tuples, which JSON does not have."""
+    are in our own form already: they are tuples, which JSON does not have. `usual`: its turns may be usual."""
     check_cost(data)
     members = split_members(data)
     if members is None:
-        return LoadedBody(_check(load_json(data, strict=True), data, limits))
+        return _check(load_json(data, strict=True), data, limits)
     tools_text = _find_tools(members, dialect.tools_keys)
     tools = known.find(owner, tools_text) if tools_text else None
     if tools is not None:  # fast path: tools known
         tools_text = b""
     values: Json = None
     if tools is not None or dialect.read_turns is not None:
-        values = _load_members(members, dialect, tools)
+        values = _load_members(members, dialect, tools, usual=usual)
     if values is None:  # an error is raised again, with its place
         values = _load(data, members)
-    return LoadedBody(_check(values, data, limits, members), tools_text)
+    return _check(values, data, limits, members, tools_text)
 
 
 def _find_tools(members: dict[str, Raw], keys: tuple[str, ...]) -> bytes:
@@ -149,12 +152,14 @@ def _find_tools(members: dict[str, Raw], keys: tuple[str, ...]) -> bytes:
     return bytes(members[key]) if key and len(memoryview(members[key])) >= LEAST_BYTES else b""
 
 
-def _load_members(members: dict[str, Raw], dialect: Dialect, tools: tuple[AnyTool, ...] | None) -> JsonObject | None:
+def _load_members(
+    members: dict[str, Raw], dialect: Dialect, tools: tuple[AnyTool, ...] | None, *, usual: bool
+) -> JsonObject | None:
     read: JsonObject = {}
     if tools is not None:
         read[dialect.tools_keys[0]] = tools
     text = members.get(dialect.messages_key)
-    turns = dialect.read_turns(text) if dialect.read_turns is not None and text is not None else None
+    turns = dialect.read_turns(text) if usual and dialect.read_turns is not None and text is not None else None
     if turns is not None:  # fast path: usual turns
         read[dialect.messages_key] = turns
     values = load_in_pieces({key: text for key, text in members.items() if key not in read})
@@ -169,12 +174,14 @@ def _load(data: bytes, members: dict[str, Raw] | None) -> Json:
     return load_json(data, strict=True)
 
 
-def _check(body: Json, data: bytes, limits: RequestLimits, members: dict[str, Raw] | None = None) -> JsonObject:
+def _check(
+    body: Json, data: bytes, limits: RequestLimits, members: dict[str, Raw] | None = None, tools_text: bytes = b""
+) -> LoadedBody:
     if type(body) is not dict:
         raise DecodeError(f"expected object, found {kind_of(body)}")
     if len(body) > MOST_KEYS:
         raise DecodeError(f"more than {MOST_KEYS} keys")
-    check_keys(data, members)  # with two `model` keys, we might read one and the provider the other
+    spans = check_keys(data, members)  # with two `model` keys, we might read one and the provider the other
     if not _DESTINATIONS.isdisjoint(body):
         found = _DESTINATIONS & body.keys()
         raise DecodeError("only the configuration decides where a request goes", min(found))
@@ -183,7 +190,7 @@ def _check(body: Json, data: bytes, limits: RequestLimits, members: dict[str, Ra
     for key in ("messages", "input", "contents"):
         if type(body.get(key)) in (list, tuple) and len(body[key]) > limits.entries:
             raise DecodeError(f"more than {limits.entries} entries", key)
-    return body
+    return LoadedBody(body, spans, tools_text)
 
 
 def refuse_other_models(keys: Iterable[str]) -> None:

@@ -184,7 +184,7 @@ class Scope:
         self.bare = None
         if self.resolved is None or not self.resolved.store:
             self.client_request.request = replace(self.client_request.request, messages=())
-            self.client_request.decoded = self.client_request.known = None
+            self.client_request.decoded = self.client_request.known = self.client_request.settled = None
 
     def take_usage(self, usage: Usage | None, price: ModelPrice | None) -> None:
         """The usage that an upstream has told, and the price of its model, which has none for images: `find_usage` and
@@ -319,10 +319,14 @@ class Scope:
 
     def _say_notes(self, notes: Sequence[FoldedNote]) -> dict[str, object]:
         """For the request's line in the log."""
-        return {"notes": self.count_notes(), "lost": say_lost(notes), "mended": self._say_mended()}
+        return {"notes": self.count_notes(), "lost": say_lost(notes), "mended": self._say_mended(notes)}
 
-    def _say_mended(self) -> str:
-        """Logs one line about the parts that were removed from the conversation or repaired in it (mission E4)."""
+    def _say_mended(self, notes: Sequence[FoldedNote]) -> str:
+        """About the parts that were removed from the conversation or repaired in it (mission E4)."""
+        if self.answer is not None and len(notes) == self.count_notes() <= MOST_PLACES:
+            found = [row.first for row in notes if is_mended_turn(row.first)]
+            if len(found) < 2:  # fast path: one note of each kind
+                return f"{found[0].where}: {found[0].why}" if found else ""
         if self.answer is not None:
             found, count = self.answer.notes.read_mended_turns(MOST_PLACES, MOST_MENDED)
         else:

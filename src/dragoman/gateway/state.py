@@ -31,6 +31,7 @@ from dragoman.gateway.telemetry.metrics import Metrics
 from dragoman.gateway.telemetry.traffic import Traffic
 from dragoman.gateway.telemetry.xray import XrayRing
 from dragoman.known_turns.history import KnownTurns
+from dragoman.known_turns.settings import KnownSettings
 from dragoman.known_turns.tools import MOST_BYTES, KnownTools
 from dragoman.model.messages import Text
 from dragoman.model.request import Request
@@ -199,7 +200,9 @@ class Gateway:
         self.open_verifier: Callable[[], Verifier] | None = None  # set by the program that starts the gateway
         self.verify_book = VerifyBook(self._folder(settings))
         self.known_turns = KnownTurns(settings.known_turns_bytes)
-        self.known_tools = KnownTools(min(settings.known_turns_bytes, MOST_BYTES), threading.Lock())
+        most = min(settings.known_turns_bytes, MOST_BYTES)
+        self.known_tools = KnownTools(most, threading.Lock())
+        self.known_settings = KnownSettings(most, threading.Lock())
         self.started = self.wall()
         self.rejected = 0  # bad configurations that were refused
         self.leaving = False  # not ready: load balancers should choose another process

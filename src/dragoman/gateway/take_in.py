@@ -21,7 +21,7 @@ from dragoman.gateway.access.charge import (
     check_other_models,
 )
 from dragoman.gateway.access.owners import check_names, find_names, makes_names
-from dragoman.gateway.bodies import LoadedBody, check_size, load_apart, load_body, read_body
+from dragoman.gateway.bodies import LoadedBody, check_cost, check_size, load_apart, load_body, read_body
 from dragoman.gateway.http import HttpRequest
 from dragoman.gateway.kept_turns import has_none_kept, recall_turns
 from dragoman.gateway.own_door import check_extras
@@ -30,6 +30,7 @@ from dragoman.gateway.scope import CHARS_PER_TOKEN, Scope
 from dragoman.jsontypes import MOST_VALUES, find_surrogates, mend_surrogates
 from dragoman.known_turns.history import History, Hit
 from dragoman.known_turns.read import count_parts, count_values, find_cuts, join, make_history, make_later, read_new
+from dragoman.known_turns.settings import read_others
 from dragoman.known_turns.write import know
 from dragoman.model.request import Request
 from dragoman.note_places import Place
@@ -145,7 +146,7 @@ async def take_in_items(scope: Scope, client_request: ClientRequest) -> ClientRe
 
 
 def remembers_turns(scope: Scope) -> bool:
-    return scope.dialect.reads_turns_apart and scope.gateway.known_turns.most_bytes > 0
+    return scope.dialect.decode_turns is not None and scope.gateway.known_turns.most_bytes > 0
 
 
 def read_turns_now(scope: Scope, raw: bytes, path: str) -> ClientRequest | None:
@@ -261,11 +262,12 @@ def decode(scope: Scope, raw: bytes, path: str, to_sent: ToSent | None = None) -
     find = scope.dialect.locate_request
     locate: Locate | None = None if to_sent is None else lambda value, place: to_sent(find(value, place))
     plain = scope.dialect.read_plain_request(raw) if scope.dialect.read_plain_request is not None else None
+    settings: Request | None = None
     if plain is not None and len(plain.messages) <= scope.now.settings.limits.entries:  # fast path: plain request
         notes.begin("request", locate or find)
         request = notes.stage(plain)
     else:
-        raw, request = _decode_each(scope, raw, path, headers, notes, locate)
+        raw, request, settings = _decode_each(scope, raw, path, headers, notes, locate)
     restored = notes.stage(join_pieces(request, notes)) if scope.dialect.keeps_pieces else request
     if scope.dialect.slots is not None and has_mark(raw):
         restored = take_back_state(restored, scope.dialect.slots, scope.state_key, notes)
@@ -273,6 +275,7 @@ def decode(scope: Scope, raw: bytes, path: str, to_sent: ToSent | None = None) -
         dialect=scope.dialect,
         request=restored,
         decoded=request,
+        settled=None if settings is None else (request, settings),
         same_wire=restored is request,
         raw=raw,
         headers=headers,
@@ -286,30 +289,45 @@ def decode(scope: Scope, raw: bytes, path: str, to_sent: ToSent | None = None) -
 
 def _decode_each(
     scope: Scope, raw: bytes, path: str, headers: dict[str, str], notes: Notes, locate: Locate | None
-) -> tuple[bytes, Request]:
-    """Reads a request key by key. Also returns its bytes, which may have been repaired."""
-    raw, body = _load(raw, scope, notes)
+) -> tuple[bytes, Request, Request | None]:
+    """Reads a request key by key. Also returns its bytes, which may have been repaired, and an object with its settings
+    that comes with other requests, too."""
+    dialect, limits = scope.dialect, scope.now.settings.limits
+    owner = scope.http.key_id, dialect.name
+    found = scope.gateway.known_settings.find(owner, raw, headers, dialect)
+    if found is not None:
+        check_cost(raw)
+        request = read_others(found, dialect)
+        if request is not None and len(request.messages) <= limits.entries:  # fast path: settings known
+            check_size(request, limits)
+            notes.begin("request", locate or dialect.locate_request)
+            return raw, notes.stage(request), found.request
+    raw, body = _load(raw, scope, notes, usual=found is None)
+    usual = type(body.values.get(dialect.messages_key)) is tuple
     try:
-        request = read_request(scope.dialect, WireRequest(body=body.values, path=path, headers=headers), notes, locate)
+        request = read_request(dialect, WireRequest(body=body.values, path=path, headers=headers), notes, locate)
     except RecursionError as error:
         raise DecodeError("nested too deeply") from error
-    if body.tools_text and request.tools and not len(notes) and not scope.dialect.has_other_tools(request):
-        scope.gateway.known_tools.keep((scope.http.key_id, scope.dialect.name), body.tools_text, request.tools)
-    if scope.dialect.name == CANONICAL and request.extras:
+    if body.tools_text and request.tools and not len(notes) and not dialect.has_other_tools(request):
+        scope.gateway.known_tools.keep(owner, body.tools_text, request.tools)
+    if dialect.name == CANONICAL and request.extras:
         check_extras(request)
-    need_messages(request, scope.dialect)
-    check_size(request, scope.now.settings.limits)
-    return raw, request
+    need_messages(request, dialect)
+    check_size(request, limits)
+    if usual and body.spans is not None and not len(notes):
+        scope.gateway.known_settings.keep(owner, raw, body.spans, headers, request, dialect)
+    return raw, request, None
 
 
-def _load(raw: bytes, scope: Scope, notes: Notes) -> tuple[bytes, LoadedBody]:
-    """The body as bytes and as JSON. Half a surrogate pair is JSON, but no text that servers take: it is replaced."""
+def _load(raw: bytes, scope: Scope, notes: Notes, *, usual: bool) -> tuple[bytes, LoadedBody]:
+    """The body as bytes and as JSON. Half a surrogate pair is JSON, but no text that servers take: it is replaced.
+    `usual`: its turns may be usual."""
     limits = scope.now.settings.limits
     owner = scope.http.key_id, scope.dialect.name
     try:
         if not scope.dialect.tools_keys:
             return raw, LoadedBody(load_body(raw, limits))
-        return raw, load_apart(raw, limits, scope.dialect, scope.gateway.known_tools, owner)
+        return raw, load_apart(raw, limits, scope.dialect, scope.gateway.known_tools, owner, usual=usual)
     except DecodeError:
         mended = mend_surrogates(raw)
         if mended is None:

@@ -14,10 +14,8 @@ from dragoman.jsontypes import count_sign, dump_json, load_json, split_members, 
 from dragoman.known_turns.history import LEVELS, SAMPLE, History, Hit, Later
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import Request
-from dragoman.notes import Notes
 from dragoman.passes.contents import INSTRUCTIONS
 from dragoman.reasoning_state.envelope import has_mark
-from dragoman.wire import WireRequest
 
 _entries = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
@@ -33,19 +31,18 @@ def load_turns(text: bytes | msgspec.Raw, dialect: Dialect) -> Any:
 def read_new(hit: Hit, dialect: Dialect) -> tuple[Request, list[int]] | None:
     """The whole request, if only turns are new: nothing else is read. Also where each of them ends in the body."""
     old, text = hit.history, hit.new
-    if text is None or old.request is None:
+    if text is None or old.request is None or dialect.decode_turns is None:
         return None
     turns = b"[" + text.lstrip(b" \t\r\n,") + b"]"
     try:
         ends = _list_ends(turns)
-        notes = Notes()
-        short = dialect.decode_request(WireRequest(body={dialect.messages_key: load_turns(turns, dialect)}), notes)
+        new = dialect.decode_turns({dialect.messages_key: load_turns(turns, dialect)})
     except (DragomanError, msgspec.DecodeError, RecursionError):
         return None
-    if len(notes) or len(short.messages) != len(ends) or not may_follow(hit, short.messages, dialect):
+    if len(new) != len(ends) or not may_follow(hit, new, dialect):
         return None
     start = hit.end + len(text) - (len(turns) - 2) - 1
-    messages = (*old.first, *old.turns[: hit.count], *short.messages)
+    messages = (*old.first, *old.turns[: hit.count], *new)
     return replace(old.request, messages=messages), [start + end for end in ends]
 
 
@@ -150,9 +147,9 @@ def _read_again(raw: bytes, later: Later) -> Request | None:
     """The whole request of a body that was read before."""
     key = later.dialect.messages_key
     text = (split_members(raw) or {}).get(key)
-    if text is None:
+    if text is None or later.dialect.decode_turns is None:
         return None
-    turns = later.dialect.decode_request(WireRequest(body={key: load_turns(text, later.dialect)}), Notes()).messages
+    turns = later.dialect.decode_turns({key: load_turns(text, later.dialect)})
     before = later.count - len(turns)  # instructions may have a key of their own
     if not 0 <= before <= len(later.lead):
         return None

@@ -87,8 +87,10 @@ def find_contents(request: Request, dialect: str) -> Contents:
         elif role != "user" and i:
             add(LATER_INSTRUCTIONS)
         before = role
-        if not parts or message.extras:
-            _add_turn(message, dialect, found)
+        if not parts:
+            add(EMPTY_TURN)
+        if message.extras and dialect in message.extras:
+            add(TURN_KEYS)
         for part in parts:
             kind = type(part)
             add(kind)
@@ -124,13 +126,6 @@ def find_contents(request: Request, dialect: str) -> Contents:
     _add_calls(calls, results, dialect, found)
     _add_tools(request.tools or (), found)
     return Contents(request.messages, found, calls, own_calls, marked)
-
-
-def _add_turn(message: Message, dialect: str, found: set[object]) -> None:
-    if not message.parts:
-        found.add(EMPTY_TURN)
-    if dialect in message.extras:
-        found.add(TURN_KEYS)
 
 
 def _add_marks(part: Part, number: int, found: set[object], marked: list[int]) -> None:

@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from dragoman.errors import DecodeError
-from dragoman.jsontypes import dump_text, load_json
+from dragoman.jsontypes import are_objects, dump_text, load_json
 from dragoman.model.messages import RAW, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from dragoman.model.request import Request, Tool, ToolChoice
 from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.contents import Contents
 from dragoman.passes.profile import Profile
 
 INTERRUPTED = "[no result: the call was interrupted]"
@@ -328,7 +329,11 @@ def name_results(request: Request, profile: Profile, notes: Notes) -> Request:
 # these forms (FIELD-CASES 57).
 
 
-def mend_arguments(request: Request, profile: Profile, notes: Notes) -> Request:
+def mend_arguments(request: Request, profile: Profile, notes: Notes, contents: Contents | None = None) -> Request:
+    if contents is not None and contents.messages is request.messages:
+        texts = [call.arguments for call in contents.calls if not call.freeform]
+        if are_objects(texts):  # fast path: fine arguments
+            return request
     changed: dict[int, Message] = {}
     for i, message in enumerate(request.messages):
         for part in message.parts:

@@ -92,13 +92,19 @@ class Prepared(Struct, frozen=True):
 
 class PassStep(Struct, frozen=True):
     """One pass. `when`: the profiles that need it. `needs`: it runs if the request contains one of these. `looks`: it
-    is given what the request contains, too."""
+    is given what the request contains, too. `about_settings`: the profiles for which it looks at nothing but settings.
+    """
 
     run: Callable[..., Request]
     needs: frozenset[object] = frozenset({ANYTHING})
     when: Callable[[Profile], bool] = lambda profile: True
     adds: bool = True  # whether it may add kinds of parts or settings, or take calls away
     looks: bool = False
+    about_settings: Callable[[Profile], bool] = lambda profile: False
+
+
+def _always(profile: Profile) -> bool:
+    return True
 
 
 def _with(*found: object) -> frozenset[object]:
@@ -113,7 +119,7 @@ STEPS: tuple[PassStep, ...] = (
     PassStep(pair_calls, _with(LOOSE), lambda p: p.pairing != "keep"),
     PassStep(name_results, _with(ToolResult), lambda p: p.result_names, adds=False),
     PassStep(declare_history, _with(ToolCall), lambda p: p.tools_for_history),
-    PassStep(mend_arguments, _with(ToolCall), lambda p: p.arguments == "object"),
+    PassStep(mend_arguments, _with(ToolCall), lambda p: p.arguments == "object", looks=True),
     PassStep(move_result_media, MEDIA, lambda p: not p.result_media),
     PassStep(fit_media, MEDIA),
     PassStep(
@@ -157,13 +163,22 @@ STEPS: tuple[PassStep, ...] = (
     PassStep(put_results_first, _with(ToolResult), lambda p: p.results_first, adds=False),
     # parameters
     PassStep(drop_nulls, when=lambda p: not p.nulls),
-    PassStep(say_newer_settings, when=lambda p: bool(p.older_forms or p.wrong_forms), adds=False),
+    PassStep(
+        say_newer_settings,
+        when=lambda p: bool(p.older_forms or p.wrong_forms),
+        adds=False,
+        about_settings=_always,
+    ),
     PassStep(say_newer_turns, _with(TURN_KEYS), lambda p: not p.takes_older and bool(p.older_forms), adds=False),
     PassStep(fit_turn_keys, _with(TURN_KEYS), lambda p: p.result_ids or p.takes_turn_extras is not None, adds=False),
-    PassStep(hand_on_shared, when=lambda p: p.maker and bool(p.shared_extras), adds=False),
-    PassStep(fit_parameters),
-    PassStep(drop_lone_choice, when=lambda p: not p.choice_alone and not (p.native and p.empty_tools)),
-    PassStep(fit_limits),
+    PassStep(hand_on_shared, when=lambda p: p.maker and bool(p.shared_extras), adds=False, about_settings=_always),
+    PassStep(fit_parameters, about_settings=_always),
+    PassStep(
+        drop_lone_choice,
+        when=lambda p: not p.choice_alone and not (p.native and p.empty_tools),
+        about_settings=_always,
+    ),
+    PassStep(fit_limits, about_settings=lambda p: p.window is None and p.item_ids is None),
     PassStep(lift_marks, _with(INNER_MARK), lambda p: not p.marks_in_results or p.cache_marks == 0, adds=False),
     PassStep(fit_cache_marks, _with(CACHE_MARK), adds=False, looks=True),
     PassStep(leave_nothing_behind, when=lambda p: p.stores_unasked and not p.native),
@@ -173,20 +188,50 @@ STEPS: tuple[PassStep, ...] = (
 
 MOST_PLANS = 1_000
 SAMPLE = Text(text="words")
-_plans: dict[
-    int, tuple[Profile, tuple[PassStep, ...]]
-] = {}  # by the id() of the profile; the profile is kept, so that no other object gets that id
 
 
-def _plan(profile: Profile) -> tuple[PassStep, ...]:
+class PassPlan(Struct, frozen=True):
     """The passes that a profile asks for."""
+
+    profile: Profile
+    steps: tuple[PassStep, ...]
+    # By the identity of settings, and by what a request contains: the numbers of the steps that may have work.
+    due: dict[tuple[int, frozenset[object]], tuple[Request, tuple[int, ...]]]
+
+    def find_due(self, settings: Request, kinds: set[object]) -> tuple[int, ...]:
+        """As long as none of them changes the request, all others leave it alone. `settings`: those of the request."""
+        key = (id(settings), frozenset(kinds))
+        known = self.due.get(key)
+        if known is None:
+            if len(self.due) >= MOST_PLANS:
+                self.due.clear()
+            known = self.due[key] = (settings, self._find_due(settings, kinds))
+        return known[1]
+
+    def _find_due(self, settings: Request, kinds: set[object]) -> tuple[int, ...]:
+        found = [i for i, step in enumerate(self.steps) if not step.needs.isdisjoint(kinds)]
+        return tuple([i for i in found if not self._leaves(self.steps[i], settings)])
+
+    def _leaves(self, step: PassStep, settings: Request) -> bool:
+        """Whether a pass about settings leaves these alone, and has no note about them."""
+        notes = Notes()
+        return (
+            step.about_settings(self.profile) and step.run(settings, self.profile, notes) is settings and not len(notes)
+        )
+
+
+_plans: dict[int, PassPlan] = {}  # by the id() of the profile; it is kept, so that no other object gets that id
+
+
+def _plan(profile: Profile) -> PassPlan:
     known = _plans.get(id(profile))  # fast path: known plan
     if known is None:
-        known = (profile, tuple(step for step in STEPS if step.when(profile)))
+        steps = tuple(step for step in STEPS if step.when(profile))
+        known = PassPlan(profile, steps, {})
         if len(_plans) >= MOST_PLANS:
             _plans.clear()
         _plans[id(profile)] = known
-    return known[1]
+    return known
 
 
 _WORDS = (drop_empty_text, open_window)  # passes for every request that look at its words
@@ -214,7 +259,7 @@ def leaves_alone(request: Request, profile: Profile) -> bool:
 
 
 def _changes_nothing(request: Request, profile: Profile) -> bool:
-    if any(step.run in _WORDS for step in _plan(profile)) and not profile.takes_all:
+    if any(step.run in _WORDS for step in _plan(profile).steps) and not profile.takes_all:
         return False
     sample = replace(request, messages=tuple([replace(one, parts=(SAMPLE,)) for one in request.messages]))
     return _passes_as_it_is(sample, profile)
@@ -223,7 +268,7 @@ def _changes_nothing(request: Request, profile: Profile) -> bool:
 def leaves_texts_alone(request: Request, profile: Profile) -> bool | None:
     """The same for all requests that differ from this one in their words only, and have no line of billing. None: it
     depends on the words."""
-    looks = any(step.run in _WORDS for step in _plan(profile)) and not profile.takes_all
+    looks = any(step.run in _WORDS for step in _plan(profile).steps) and not profile.takes_all
     if looks or (request.max_output is not None and profile.window is not None):
         return None
     return _changes_nothing(request, profile)
@@ -239,7 +284,8 @@ def legalise(request: Request, profile: Profile, notes: Notes) -> Request:
     return prepare(request, profile, notes).request
 
 
-def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
+def prepare(request: Request, profile: Profile, notes: Notes, settings: Request | None = None) -> Prepared:
+    """`settings`: a request with the same settings, if that object comes again and again."""
     if profile.takes_all:
         return Prepared(notes.stage(request), Undo())
     before, contents = notes.stage(request), find_contents(request, profile.dialect)
@@ -252,19 +298,33 @@ def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
     request, undo = emulate(request, profile, notes, freeform=freeform, foreign=foreign)
     if request is not before:
         contents = find_contents(notes.stage(request), profile.dialect)
-    for step in _plan(profile):
+    plan, start = _plan(profile), 0
+    if settings is not None and settings.stream == request.stream and request is before:  # fast path: settled settings
+        start = len(plan.steps)
+        for number in plan.find_due(settings, contents.kinds):
+            request, contents = _run(plan.steps[number], request, profile, notes, contents)
+            if request is not before:
+                start = number + 1
+                break
+    for step in plan.steps[start:]:
         if step.needs.isdisjoint(contents.kinds):  # fast path: nothing of its kind
             continue
-        before = request
-        request = step.run(request, profile, notes, contents) if step.looks else step.run(request, profile, notes)
-        if request is not before:
-            notes.stage(request)
-            if step.adds and (request.messages is not before.messages or request.tools is not before.tools):
-                contents = find_contents(request, profile.dialect)
+        request, contents = _run(step, request, profile, notes, contents)
     has_tools = request.tools or request.tool_choice is not None or not CALLS.isdisjoint(contents.kinds)
     if not has_tools and request.output is None:  # fast path: no tools
         return Prepared(request, undo)
     return _spell_tools(request, profile, undo, notes, contents, asked.find_own_ids())
+
+
+def _run(
+    step: PassStep, before: Request, profile: Profile, notes: Notes, contents: Contents
+) -> tuple[Request, Contents]:
+    request = step.run(before, profile, notes, contents) if step.looks else step.run(before, profile, notes)
+    if request is not before:
+        notes.stage(request)
+        if step.adds and (request.messages is not before.messages or request.tools is not before.tools):
+            contents = find_contents(request, profile.dialect)
+    return request, contents
 
 
 # Instructions to the server, not content. A server that does not know them would answer another question.

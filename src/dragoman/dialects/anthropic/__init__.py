@@ -5,7 +5,7 @@ from dragoman.dialects._streams import is_last
 from dragoman.dialects.anthropic.failure import decode_failure, encode_failure
 from dragoman.dialects.anthropic.note_places import locate_reply, locate_request
 from dragoman.dialects.anthropic.reply import decode_reply, encode_reply
-from dragoman.dialects.anthropic.request import PATH, decode_request, encode_request
+from dragoman.dialects.anthropic.request import PATH, decode_request, decode_turns, encode_request
 from dragoman.dialects.anthropic.services import COUNT_PATH, COUNTS, MODELS
 from dragoman.dialects.anthropic.stream_decoder import StreamDecoder
 from dragoman.dialects.anthropic.stream_encoder import StreamEncoder
@@ -137,7 +137,8 @@ DIALECT = Dialect(
     decode_failure=decode_failure,
     encode_failure=encode_failure,
     locate_request=locate_request,
-    reads_turns_apart=True,
+    instructions_key="system",
+    decode_turns=decode_turns,
     tools_keys=("tools",),
     read_turns=read_turns,
     locate_reply=locate_reply,

@@ -87,11 +87,7 @@ VALUE_TYPES: ValueTypes = {
 
 def decode_request(wire: WireRequest, notes: Notes) -> Request:
     body = wire.body
-    messages = take_each(body, "messages", decode_message)
-    if body.get("system") is not None:
-        messages = (_decode_system(body), *messages)
-    elif messages and messages[0].role == "system":
-        note_spelling(body, "system", "messages")
+    messages = decode_turns(body)
     if "max_tokens" not in body:
         note_spelling(body, "max_tokens", "absent")  # count_tokens has no max_tokens
     if "model" not in body:
@@ -128,6 +124,16 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
         cache=take_cache(body),
         extras=checked_leftovers(body, NAME, VALUE_TYPES),
     )
+
+
+def decode_turns(body: JsonObject) -> tuple[Message, ...]:
+    """Takes the turns of a body, with the instructions that come before them."""
+    messages = take_each(body, "messages", decode_message)
+    if body.get("system") is not None:
+        return (_decode_system(body), *messages)
+    if messages and messages[0].role == "system":
+        note_spelling(body, "system", "messages")
+    return messages
 
 
 def _keep_headers(body: JsonObject, headers: dict[str, str]) -> None:

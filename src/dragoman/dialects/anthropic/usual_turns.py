@@ -79,14 +79,18 @@ def read_turns(data: bytes | Raw, *, packed: bool = False) -> tuple[Message, ...
             elif kind is _Call:
                 parts.append(_call(block))  # type: ignore[arg-type]
             elif kind is _Result:
-                parts.append(_result(block))  # type: ignore[arg-type]
+                given = block.content  # type: ignore[union-attr]
+                if type(given) is str and block.is_error is UNSET and block.cache_control is UNSET:  # type: ignore[union-attr]
+                    parts.append(ToolResult(call_id=block.tool_use_id, parts=(Text(text=given),)))  # type: ignore[union-attr]
+                else:
+                    parts.append(_result(block))  # type: ignore[arg-type]
             else:
                 seal = Seal(origin=NAME, value=block.signature)  # type: ignore[union-attr]
                 parts.append(Reasoning(text=block.thinking, seal=seal))  # type: ignore[union-attr]
-        if len(parts) > 1 or (parts and not is_plain(parts[0])):
-            messages.append(Message(role=turn.role, parts=tuple(parts)))
-        else:
+        if not parts or (len(parts) == 1 and type(parts[0]) is Text and parts[0].cache is None):
             messages.append(Message(role=turn.role, parts=tuple(parts), extras=LISTED))
+        else:
+            messages.append(Message(role=turn.role, parts=tuple(parts)))
     return tuple(messages)
 
 
@@ -99,8 +103,6 @@ def _call(block: _Call) -> ToolCall:
 
 def _result(block: _Result) -> ToolResult:
     content, failed, mark = block.content, block.is_error, block.cache_control
-    if type(content) is str and failed is UNSET and mark is UNSET:  # the most frequent form
-        return ToolResult(call_id=block.tool_use_id, parts=(Text(text=content),))
     parts: tuple[Text, ...] = ()
     if type(content) is str:
         parts = (Text(text=content),)

@@ -9,7 +9,7 @@ from dragoman.dialects.openai_chat.note_places import locate_reply, locate_reque
 from dragoman.dialects.openai_chat.plain_reply import look_at_reply, read_usual_reply
 from dragoman.dialects.openai_chat.plain_request import look_at_request, read_plain_request
 from dragoman.dialects.openai_chat.reply import decode_reply, encode_reply
-from dragoman.dialects.openai_chat.request import PATH, decode_request, encode_request
+from dragoman.dialects.openai_chat.request import PATH, decode_request, decode_turns, encode_request
 from dragoman.dialects.openai_chat.stream_decoder import StreamDecoder
 from dragoman.dialects.openai_chat.stream_encoder import StreamEncoder
 from dragoman.dialects.openai_chat.usage import USAGE_MARK, is_usage
@@ -151,7 +151,7 @@ DIALECT = Dialect(
     decode_failure=decode_failure,
     encode_failure=encode_failure,
     locate_request=locate_request,
-    reads_turns_apart=True,
+    decode_turns=decode_turns,
     tools_keys=("tools", "functions"),
     read_turns=read_turns,
     made_ids=MADE_IDS,

@@ -129,16 +129,14 @@ def encode_fast(message: Message, at: At, notes: Notes) -> JsonObject | None:  #
         return {"role": "assistant", "content": text, "tool_calls": calls}
     if text is not None:
         texts = [fast_text(part) for part in parts]
-        return None if None in texts else {"role": message.role, "content": [_listed(text) for text in texts]}
+        if None in texts:
+            return None
+        return {"role": message.role, "content": [{"type": "text", "text": text} for text in texts]}
     if len(parts) == 1 and message.role == "user" and type(first) is ToolResult and first.name is None:
         text = fast_result(first, NAME)
         if text is not None:
             return {"role": "tool", "tool_call_id": first.call_id, "content": text}
     return None
-
-
-def _listed(text: str | None) -> JsonObject:
-    return {"type": "text", "text": text}
 
 
 def _encode_mixed(message: Message, at: At, notes: Notes) -> list[JsonObject]:

@@ -79,15 +79,12 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
     note_absent(body, "model", "messages")
     if type(body.get("stream_options")) is dict and body["stream_options"].keys() <= STREAM_OPTIONS:
         note_silent(body, "stream_options")  # other dialects always stream the usage, and never pad their events
-    ids, usual = CallIds(), type(body.get("messages")) is tuple
-    messages = take_each(body, "messages", lambda message: decode_message(message, ids))
-    if ids.unpaired:
-        messages = pair_by_position(messages, ids.unpaired)
+    messages = decode_turns(body)
     if body.keys() <= FEW:  # fast path: no settings
         model, stream = take_text_or_none(body, "model"), take_flag_or_none(body, "stream")
         return Request(
             model=model or "",
-            messages=messages if usual else _mark_freeform(messages),
+            messages=messages,
             stream=stream,
             extras=checked_leftovers(body, NAME, VALUE_TYPES),
         )
@@ -96,7 +93,7 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
         note_spelling(body, "guests", guests)
     return Request(
         model=take_text_or_none(body, "model") or "",
-        messages=messages if usual else _mark_freeform(messages),
+        messages=messages,
         tools=take_tools(body),
         tool_choice=take_tool_choice(body),
         parallel_calls=take_flag_or_none(body, "parallel_tool_calls"),
@@ -125,6 +122,15 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
         cache_key=take_text_or_none(body, "prompt_cache_key"),
         extras=checked_leftovers(body, NAME, VALUE_TYPES),
     )
+
+
+def decode_turns(body: JsonObject) -> tuple[Message, ...]:
+    """Takes the turns of a body."""
+    ids, usual = CallIds(), type(body.get("messages")) is tuple
+    messages = take_each(body, "messages", lambda message: decode_message(message, ids))
+    if ids.unpaired:
+        messages = pair_by_position(messages, ids.unpaired)
+    return messages if usual else _mark_freeform(messages)
 
 
 def _mark_freeform(messages: tuple[Message, ...]) -> tuple[Message, ...]:
