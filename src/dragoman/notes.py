@@ -107,10 +107,9 @@ class _Unread(Struct):
     why: str
     source: _Source
     number: int  # of the form that the place is in
-    rank: NoteRank | None = None  # if it is known without a look for its place
+    rank: NoteRank | None = None  # once it is known: perhaps without a look for its place
     note: Note | None = None  # once it was read
     place: Place | None = None  # in the canonical value, once it was looked for
-    rank: NoteRank | None = None  # once it was looked for
 
     def read(self, *, places: bool, targets: bool) -> Note:
         if self.note is None and places:
@@ -125,13 +124,13 @@ class _Unread(Struct):
         """The rank of the note, without a look for its place in the caller's body."""
         if self.note is not None:
             return self.note.rank
-        if self.rank is None:
-            self.rank = self._find_rank(places=places)
-        return self.rank
-
-    def _find_rank(self, *, places: bool) -> NoteRank:
         if not places:
             return rank_note(self.kind, "", self.why)
+        if self.rank is None:
+            self.rank = self._find_rank()
+        return self.rank
+
+    def _find_rank(self) -> NoteRank:
         last, first = _ends(self.at)
         within = self.at and self.at[0]  # a place of one step does not move
         if within and isinstance(first, str) and self.source.find_moves(self.number, first):  # some of it may be gone
@@ -281,7 +280,7 @@ class Notes:
                 continue
             key = (note.kind, note.why, note.source.body, note.find_rank(places=places))
             first = firsts.get(key)
-            if first is None or (places and note.is_mended_turn()):
+            if first is None or (places and note.kind in MENDED and note.is_mended_turn()):
                 first = note.read(places=places, targets=False)
                 firsts.setdefault(key, first)
             read.append(first)

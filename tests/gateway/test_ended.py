@@ -16,7 +16,7 @@ from dragoman.log_line import write_line
 from dragoman.model.reply import Usage
 from dragoman.note_ranks import FoldedNote
 from dragoman.notes import ROOT, At, Note, Notes
-from dragoman.upstream.answer import OpenAnswer
+from dragoman.upstream.open_answer import OpenAnswer
 from tests.laws.fast_paths import without
 
 USUAL = Ended(

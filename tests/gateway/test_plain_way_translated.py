@@ -19,11 +19,8 @@ from dragoman.model.messages import Message, Part, Reasoning, Text, ToolCall, To
 from dragoman.model.reply import Choice, Finish, Reply, Usage
 from dragoman.model.request import Request, Tool
 from dragoman.notes import Notes
-<<<<<<< HEAD
-from tests.gateway.house import set_deadline
-=======
 from dragoman.upstream import answer as answer_module
->>>>>>> stream
+from tests.gateway.house import set_deadline
 from tests.gateway.test_plain_way import ANSWERS, HANG_UP, Street, no_pauses, play_both, settings_of, whole
 
 __all__ = ["no_pauses"]

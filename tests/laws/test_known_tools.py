@@ -54,7 +54,7 @@ def read_known(name: str, raw: bytes, known: KnownTools) -> tuple[object, bool]:
 def with_tools(name: str) -> dict[str, Any]:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
     function = {"name": "f", "description": LONG, "parameters": schema}
-    tool = {
+    tool: dict[str, Any] = {
         "anthropic": {**function, "input_schema": schema, "cache_control": {"type": "ephemeral"}},
         "openai_chat": {"type": "function", "function": {**function, "strict": True}},
         "openai_responses": {"type": "function", **function, "strict": False},

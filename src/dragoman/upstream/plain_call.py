@@ -20,11 +20,7 @@ from dragoman.upstream.keys import Key
 from dragoman.upstream.open_answer import Piece
 from dragoman.upstream.read_reply import count_all, decode_whole, is_array, is_document, is_page, take_whole
 from dragoman.upstream.spec import Target
-<<<<<<< HEAD
-from dragoman.upstream.transport import SentRequest, Transport
-=======
-from dragoman.upstream.transport import Asked, Opened, Transport
->>>>>>> stream
+from dragoman.upstream.transport import Opened, SentRequest, Transport
 from dragoman.upstream.upstream_state import UpstreamState
 
 NO_NOTES = Notes()  # ever
