@@ -3,7 +3,7 @@
 The request is read, checked, written and sent in the callback that brought it, and its whole answer is written in the
 callback that brought that: the same steps as the long way has (conversation.py), without waiting. Where one of them
 would have to wait, or meets an error, the request goes on as a task from where it is (`go_on`). So does a stream, once
-it begins.
+its first words have been read.
 """
 
 import asyncio
