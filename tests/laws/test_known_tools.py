@@ -54,16 +54,14 @@ def read_known(name: str, raw: bytes, known: KnownTools) -> tuple[object, bool]:
 def with_tools(name: str) -> dict[str, Any]:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
     function = {"name": "f", "description": LONG, "parameters": schema}
-    tools: dict[str, dict[str, Any]] = {
-        "anthropic": {**function, "input_schema": schema, "cache_control": {"type": "ephemeral"}},
+    anthropic = {"name": "f", "description": LONG, "input_schema": schema, "cache_control": {"type": "ephemeral"}}
+    tool = {
+        "anthropic": anthropic,
         "openai_chat": {"type": "function", "function": {**function, "strict": True}},
         "openai_responses": {"type": "function", **function, "strict": False},
         "ollama": {"type": "function", "function": function},
         "gemini": {"functionDeclarations": [function, {"name": "g", "parametersJsonSchema": schema}]},
-    }
-    tool = tools[name]
-    if name == "anthropic":
-        del tool["parameters"]
+    }[name]
     body: dict[str, Any] = {"model": "m", **usual_request(name)}
     return {**body, "tools": [tool], "max_tokens": 5}
 
