@@ -37,6 +37,7 @@ ASKED = {"model": "m", "max_tokens": 9, "messages": TURNS}
         ("repaired", "parts", "the call a has no result", "changed"),
         ("dropped", "name", "only openai_chat has name", "changed"),  # which person speaks
         ("dropped", "name", "joined with a turn that has another name", "changed"),
+        ("altered", "name", "joined with a turn without a name, which has this name now", "changed"),
         ("altered", "0", "ollama takes no image as url: a line of text takes its place", "lost"),
     ],
 )

@@ -48,7 +48,9 @@ _SAYS_NOTHING = re.compile(
 )
 
 # The model no longer sees which of several persons speaks in a turn.
-_SPEAKERS = re.compile(r"joined with a turn that has another name|only \S+ has name")
+_SPEAKERS = re.compile(
+    r"joined with a turn (?:that has another name|without a name, which has this name now)|only \S+ has name"
+)
 _LEFT_OUT = ": a line of text takes its place"  # of a picture, a sound or a file
 
 
