@@ -8,7 +8,6 @@ import pytest
 from tests.gateway.house import Seen, faultline, open_house, upstream
 from tests.gateway.test_faults import GOOD, ask
 
-
 HOUR_S = 3600.0
 
 
