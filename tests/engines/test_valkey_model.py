@@ -3,7 +3,7 @@ exceeded, no more requests run at once than may, and what a process took in adva
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, TypeVar
@@ -313,3 +313,33 @@ def test_no_true_window_is_exceeded_in_any_order_of_events(valkey: Engine, monke
             phases=[Phase.explicit, Phase.reuse, Phase.generate],
         ),
     )
+
+
+@pytest.fixture
+def processes(valkey: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Processes]:
+    Processes.engine = valkey
+    monkeypatch.setattr(in_advance, "PART", PART)
+    machine = Processes()
+    yield machine
+    machine.teardown()
+
+
+def test_a_request_that_is_sent_late_counts_in_the_second_in_which_it_was_sent(processes: Processes) -> None:
+    processes.begin({"rpm": 100})
+    processes.load(10, 0, 3, 1)
+    processes.ask(0, 5, 1, 0.0)
+    processes.send(1.4, 0.0)
+    processes.what_is_in_hand_is_counted_while_it_can_be_used()
+    assert len(processes.running) == 5
+
+
+def test_places_that_valkey_has_forgotten_are_not_used_again(processes: Processes) -> None:
+    """Their process stood still for longer than Valkey keeps a place."""
+    processes.begin({"at_once": 40})
+    processes.load(10, 0, 5, 1)
+    limit = processes.all[0][0].limit("far")
+    assert limit.places.ids
+    processes.freeze(0, 16.0)
+    for at in (1, 2, 0):
+        processes.ask(at, 30, 1, 0.0)
+    assert len(processes.running) == 40
