@@ -194,9 +194,9 @@ def bench_window(goals: Goals) -> None:
     def serve(window: Window) -> None:
         window.wait_s(1.0)
         late, unsent = window.take(1.0), window.take(1.0)
-        window.stamp(late, 1.1)
-        window.give_back(unsent)
-        window.give_back(late)
+        late = window.stamp(late, 1, 1.1)
+        window.change(unsent, -1)
+        window.change(late, -1)
 
     empty, full = Window(10**6), Window(10**6)
     for i in range(60_000):

@@ -111,6 +111,75 @@ def test_a_request_costs_one_round_trip_and_what_follows_travels_with_others(val
     play(valkey, 1, script)
 
 
+async def load(limits: ValkeyLimits, queue: LimitedQueue, seconds: float) -> int:
+    """One request after the other; the number of those that have entered."""
+    entered, end = 0, limits.clock() + seconds
+    while limits.clock() < end:
+        ticket = await enters(queue, 100)
+        if ticket is not None:
+            entered += 1
+            queue.leave(ticket, sent=True, tokens=10)
+        await asyncio.sleep(0.002)
+    return entered
+
+
+async def read_used(client: Redis, limits: ValkeyLimits) -> list[int]:
+    keys = limits.limit("far").keys
+    return [sum(int(used) for used in await client.hvals(key)) for key in keys[1:3]]
+
+
+def test_under_load_most_requests_ask_nothing_and_what_was_not_used_is_given_back(valkey: Engine) -> None:
+    async def script(one: ValkeyLimits, two: ValkeyLimits) -> None:
+        numbers = {"rpm": 1_000_000, "tpm": 100_000_000, "at_once": 1000}
+        queues = [open_queue(limits, **numbers) for limits in (one, two)]
+        before = one.server.round_trips
+        entered = await load(one, queues[0], 0.5)
+        asked, before = one.server.round_trips - before, one.server.round_trips
+        more = await load(one, queues[0], 2.0)
+        assert one.server.round_trips - before < max(more / 2, 1), f"{asked} before anything was in hand"
+        entered += more + await load(two, queues[1], 0.5)
+        async with Redis.from_url(valkey.url.replace("valkey", "redis")) as client:
+
+            async def is_settled() -> bool:
+                found = await read_used(client, one)
+                return found == [entered, 10 * entered] and not await client.zcard(one.limit("far").keys[0])
+
+            while not await is_settled():
+                await asyncio.sleep(0.05)
+
+    play(valkey, 2, script)
+
+
+def test_a_process_that_stops_gives_back_what_it_has_in_hand(valkey: Engine) -> None:
+    async def script(one: ValkeyLimits, two: ValkeyLimits) -> None:
+        queue = open_queue(one, rpm=1_000_000, tpm=100_000_000, at_once=1000)
+        open_queue(two, rpm=1_000_000, tpm=100_000_000, at_once=1000)
+        entered = await load(one, queue, 0.8)
+        limit = one.limit("far")
+        limit.give_up()
+        assert limit.seen["rpm"].in_hand == limit.seen["tpm"].in_hand == len(limit.places.ids) == 0
+        await one.server.call(limit.keys, ("leave", one.replica))
+        async with Redis.from_url(valkey.url.replace("valkey", "redis")) as client:
+            assert await read_used(client, two) == [entered, 10 * entered]
+
+    play(valkey, 2, script)
+
+
+def test_a_small_limit_is_asked_for_each_request(valkey: Engine) -> None:
+    """Nothing of it is in the hand of a process while another one needs it."""
+
+    async def script(*replicas: ValkeyLimits) -> None:
+        queues = [open_queue(limits, rpm=12, at_once=6) for limits in replicas]
+        for n in range(12):
+            ticket = await enters(queues[n % 4])
+            assert ticket is not None
+            queues[n % 4].leave(ticket, sent=True)
+        assert await enters(queues[0], left_s=0.01) is None
+        assert all(limits.limit("far").ahead.bucket == 0 for limits in replicas)
+
+    play(valkey, 4, script)
+
+
 def test_a_place_that_becomes_free_wakes_the_process_that_waited_longest(valkey: Engine) -> None:
     async def script(one: ValkeyLimits, two: ValkeyLimits, three: ValkeyLimits) -> None:
         queues = [open_queue(limits, at_once=1) for limits in (one, two, three)]

@@ -12,7 +12,7 @@ import pytest
 
 from dragoman.accounts.grants import Grant, GrantChange, make_holder
 from dragoman.dialects import find_dialect
-from dragoman.gateway.access.charge import KeyLimits
+from dragoman.gateway.access.key_limits import KeyLimits
 from dragoman.gateway.process.shared_limits import SharedLimits, SharedMemory
 from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
 from dragoman.upstream.admission import LimitStore, ProcessLimits

@@ -26,7 +26,7 @@ from dragoman.accounts.prices import Cost, read_price
 from dragoman.agent.steps import Limits
 from dragoman.errors import ConfigError, UpstreamError
 from dragoman.gateway.access import webhook
-from dragoman.gateway.access.charge import KeyLimits
+from dragoman.gateway.access.key_limits import KeyLimits
 from dragoman.gateway.config.load import read_settings
 from dragoman.gateway.config.mcp import McpSettings
 from dragoman.gateway.config.teams import BudgetSettings, LedgerSettings, TeamSettings

@@ -170,6 +170,7 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "written head": (),  # the same
     "only key": (),  # tests/upstream/test_breaker.py
     "no limits": (),  # tests/upstream/test_admission.py
+    "limits in a row": (),  # the same
 }
 
 

@@ -39,7 +39,7 @@ class AttemptRow(Struct, frozen=True, array_like=True):
     waited_ms: int
 
 
-class LedgerRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LedgerRow(Struct, frozen=True, omit_defaults=True):
     id: str
     at: float  # when it began
     key: str = ""  # the key's name, or its id if it has none

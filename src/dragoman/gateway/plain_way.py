@@ -19,7 +19,7 @@ from dragoman.gateway.client_exchange import ClientExchange
 from dragoman.gateway.conversation import Targets, answer_with, rate_headers, respond_whole
 from dragoman.gateway.direct_way import Answerer, Way, begin_direct
 from dragoman.gateway.error_responses import refuse
-from dragoman.gateway.http import JSON_TYPE, Headers, HttpRequest, HttpResponse
+from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse
 from dragoman.gateway.kept_turns import recall_turns
 from dragoman.gateway.scope import CHARS_PER_TOKEN, Scope
 from dragoman.gateway.state import Gateway, Generation
@@ -95,7 +95,7 @@ class PlainWay(Way):
         scope.attempts.append(call.make_attempt(keep_wire=scope.keep))
         scope.answer = call
         try:
-            quota = scope.write_quota() if scope.has_quota else {}
+            quota = scope.write_quota_lines()
             if self._is_usual(call, quota):  # fast path: written head
                 head, self._sent = self._write_head(call, quota), None
                 self._answerer.end_written(self._exchange, head, call.raw)
@@ -106,7 +106,7 @@ class PlainWay(Way):
         self.end(response)
         return True
 
-    def _is_usual(self, call: PlainCall, quota: Headers) -> bool:
+    def _is_usual(self, call: PlainCall, quota: str) -> bool:
         """Whether nothing about the answer asks for another head than that of the plan."""
         scope = self._scope
         if scope.dialect.request_id_header != ID_HEADER:
@@ -115,7 +115,7 @@ class PlainWay(Way):
             return False
         return bool(quota) or not self._plan.says_rates(call.headers)
 
-    def _write_head(self, call: PlainCall, quota: Headers) -> bytes:
+    def _write_head(self, call: PlainCall, quota: str) -> bytes:
         """As `respond_whole` does. The last fields of the head are the connection's."""
         scope, price = self._scope, self._plan.price
         scope.status = 200
@@ -124,10 +124,7 @@ class PlainWay(Way):
         if scope.keep:
             scope.keep_sent(call.raw)
         scope.record()
-        cost, words = scope.cost_text, ""
-        for name, value in quota.items():
-            words += f"{name}: {value}\r\n"
-        words += f"content-type: {JSON_TYPE}\r\n"
+        cost, words = scope.cost_text, f"{quota}content-type: {JSON_TYPE}\r\n"
         if cost:
             words += f"x-dragoman-cost: {cost}\r\n"
         return b"%b%bx-request-id: %b\r\n" % (self._plan.intro, words.encode(), scope.http.id.encode())

@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 MOST_MENDED = 5  # in one line of the log
 MOST_NOTES = 1000  # the first notes of a request; some requests have 100,000
 CHARS_PER_TOKEN = 4
-NO_USAGE = Usage()
 H = TypeVar("H", Reply, ReplyStart)
 E = TypeVar("E", Reply, ReplyEnd)
 
@@ -219,6 +218,13 @@ class Scope:
         if holder is None or not self.has_quota:
             return {}
         return self.gateway.key_limits.find_quota(holder, self.dialect).write(self.gateway.wall())
+
+    def write_quota_lines(self) -> str:
+        """The same, as lines of a head."""
+        holder = self.http.holder
+        if holder is None or not self.has_quota:
+            return ""
+        return self.gateway.key_limits.find_quota(holder, self.dialect).write_lines(self.gateway.wall())
 
     def record(self) -> None:
         """Writes the request down, before its client has read the end of its answer. Only the first call counts."""

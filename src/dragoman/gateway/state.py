@@ -18,7 +18,7 @@ from dragoman.accounts.budgets import Passed
 from dragoman.accounts.grants import Holder
 from dragoman.accounts.prices import ModelPrice, PriceTable
 from dragoman.gateway.access.auth import Access
-from dragoman.gateway.access.charge import KeyLimits
+from dragoman.gateway.access.key_limits import KeyLimits
 from dragoman.gateway.access.sessions import Sessions
 from dragoman.gateway.access.webhook import tell_webhook
 from dragoman.gateway.config.settings import Settings

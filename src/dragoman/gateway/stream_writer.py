@@ -12,13 +12,14 @@ from msgspec.structs import replace
 from dragoman.dialects._base import LateEncoder, TextEncoder
 from dragoman.exchange import HOP
 from dragoman.failure import Failure
+from dragoman.gateway.access.charge import NO_USAGE
 from dragoman.gateway.access.owners import keep_names
 from dragoman.gateway.http import DirectWriter, Write
 from dragoman.gateway.kept_turns import find_conversation, keep_turn
 from dragoman.gateway.note_header import each_note, write_notes
 from dragoman.gateway.passed_frames import FRAME_ENDS, frame_end, leave_out_usage, until_end
 from dragoman.gateway.routes.responses import remember
-from dragoman.gateway.scope import CHARS_PER_TOKEN, NO_USAGE, Scope
+from dragoman.gateway.scope import CHARS_PER_TOKEN, Scope
 from dragoman.gateway.splice import Splice
 from dragoman.jsontypes import dump_json
 from dragoman.log_line import own_error

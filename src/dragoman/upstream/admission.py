@@ -6,7 +6,7 @@ and `Admission` decide, with the time as an argument. `AdmissionWaiter` waits on
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Generic, Literal, Protocol, TypeVar
 
@@ -17,6 +17,7 @@ from dragoman.failure import Failure
 
 SPAN_S = 60.0
 MARGIN_S = 0.05  # covers the way to the provider
+TICK_S = 0.01  # requests that are taken within it are counted together
 POLL_S = 0.05  # how often to look: we are not told when requests of other processes or of an old configuration end
 T = TypeVar("T")
 Verdict = Literal["go", "wait", "full"]
@@ -25,10 +26,11 @@ Verdict = Literal["go", "wait", "full"]
 # ---------------------------------------------------------------- a limit by the minute
 
 
-class WindowEntry(Struct, eq=False, gc=False):
-    """One reservation. Its weight may change until it leaves the window."""
+class Tick(Struct, eq=False, gc=False):
+    """What was taken within a hundredth of a second. It counts as if all of it had been taken last."""
 
-    at: float
+    at: float  # when the last of it was taken
+    until: float  # from then on a new tick begins
     weight: int
     counted: bool = True
 
@@ -36,16 +38,16 @@ class WindowEntry(Struct, eq=False, gc=False):
 class Window:
     """A sliding limit: no stretch of time of its length ever holds more than the limit.
 
-    An entry counts from the moment it is taken. `stamp` moves it to the moment it was really sent, so that a slow
-    connect cannot squeeze two windows' worth into one. Every call costs the same, however many entries there are.
+    A request counts from the moment it is taken. `stamp` moves it to the moment it was really sent, so that a slow
+    connect cannot squeeze two windows' worth into one. Every call costs the same, however many requests there are.
     """
 
-    __slots__ = ("_entries", "_span", "_used", "limit")
+    __slots__ = ("_span", "_ticks", "_used", "limit")
 
     def __init__(self, limit: int, span_s: float = SPAN_S, margin_s: float = MARGIN_S) -> None:
         self.limit = limit
         self._span = span_s + margin_s
-        self._entries: OrderedDict[WindowEntry, None] = OrderedDict()  # by time
+        self._ticks: deque[Tick] = deque()  # by time
         self._used = 0
 
     def wait_s(self, now: float, weight: int = 1) -> float:
@@ -55,48 +57,45 @@ class Window:
         over = self._used + min(weight, self.limit) - self.limit
         if over <= 0:
             return 0.0
-        for entry in self._entries:
-            over -= entry.weight
+        for tick in self._ticks:
+            over -= tick.weight
             if over <= 0:
-                return max(entry.at + self._span - now, 0.001)
-        return inf  # not reached: every entry leaves the window in the end
+                return max(tick.at + self._span - now, 0.001)
+        return inf  # not reached: every tick leaves the window in the end
 
-    def try_take(self, now: float, weight: int = 1) -> WindowEntry | None:
-        """Does the same as `take`, if `weight` fits now."""
-        entries = self._entries
-        if entries and next(iter(entries)).at + self._span <= now:
+    def fits(self, now: float, weight: int) -> bool:
+        ticks = self._ticks
+        if ticks and ticks[0].at + self._span <= now:
             self._forget(now)
-        if self._used + (weight if weight < self.limit else self.limit) > self.limit:
-            return None
-        entry = WindowEntry(now, weight)
-        entries[entry] = None
+        return self._used + (weight if weight < self.limit else self.limit) <= self.limit
+
+    def take(self, now: float, weight: int = 1) -> Tick:
+        """Returns where it is counted."""
         self._used += weight
-        return entry
+        ticks = self._ticks
+        if ticks:
+            tick = ticks[-1]
+            if now < tick.until:
+                tick.weight += weight
+                if now > tick.at:
+                    tick.at = now
+                return tick
+        tick = Tick(now, now + TICK_S, weight)
+        ticks.append(tick)
+        return tick
 
-    def take(self, now: float, weight: int = 1) -> WindowEntry:
-        entry = WindowEntry(now, weight)
-        self._entries[entry] = None
-        self._used += weight
-        return entry
+    def stamp(self, tick: Tick, weight: int, now: float) -> Tick:
+        """Moves what was taken to the moment when it was sent. Returns where it is counted now."""
+        if not tick.counted or now <= tick.at:
+            return tick
+        self.change(tick, -weight)
+        return self.take(now, weight)
 
-    def stamp(self, entry: WindowEntry, now: float) -> None:
-        """Moves the entry to the moment when it was sent."""
-        if entry.counted and now > entry.at:
-            entry.at = now
-            self._entries.move_to_end(entry)
-
-    def settle(self, entry: WindowEntry, weight: int) -> None:
-        """Replaces the estimated weight by the real one."""
-        if entry.counted:
-            self._used += weight - entry.weight
-        entry.weight = weight
-
-    def give_back(self, entry: WindowEntry) -> None:
-        """Removes the entry of a request that was never sent."""
-        if entry.counted:
-            entry.counted = False
-            del self._entries[entry]
-            self._used -= entry.weight
+    def change(self, tick: Tick, weight: int) -> None:
+        """More was used than was taken, or less."""
+        if tick.counted:
+            tick.weight += weight
+            self._used += weight
 
     def used(self, now: float) -> int:
         self._forget(now)
@@ -104,17 +103,15 @@ class Window:
 
     @property
     def left(self) -> int:
-        return max(self.limit - self._used, 0)
+        left = self.limit - self._used
+        return left if left > 0 else 0
 
     def _forget(self, now: float) -> None:
-        entries = self._entries
-        while entries:
-            entry = next(iter(entries))
-            if entry.at + self._span > now:
-                return
-            del entries[entry]
-            entry.counted = False
-            self._used -= entry.weight
+        ticks = self._ticks
+        while ticks and ticks[0].at + self._span <= now:
+            tick = ticks.popleft()
+            tick.counted = False
+            self._used -= tick.weight
 
 
 class AnyWindow(Protocol):
@@ -123,11 +120,10 @@ class AnyWindow(Protocol):
     @property
     def left(self) -> int: ...
     def wait_s(self, now: float, weight: int = 1) -> float: ...
-    def try_take(self, now: float, weight: int = 1) -> WindowEntry | None: ...
-    def take(self, now: float, weight: int = 1) -> WindowEntry: ...
-    def stamp(self, entry: WindowEntry, now: float) -> None: ...
-    def settle(self, entry: WindowEntry, weight: int) -> None: ...
-    def give_back(self, entry: WindowEntry) -> None: ...
+    def fits(self, now: float, weight: int) -> bool: ...
+    def take(self, now: float, weight: int = 1) -> Tick: ...
+    def stamp(self, tick: Tick, weight: int, now: float) -> Tick: ...
+    def change(self, tick: Tick, weight: int) -> None: ...
     def used(self, now: float) -> int: ...
 
 
@@ -236,12 +232,12 @@ class ProcessLimits:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._keepers: dict[str, OwnLimits] = {}
+        self.keepers: dict[str, OwnLimits] = {}
 
     def open_queue(
         self, name: str, label: str, *, at_once: int | None, rpm: int | None, tpm: int | None, queue: int
     ) -> "AdmissionWaiter":
-        keeper = self._keepers.setdefault(name, OwnLimits())
+        keeper = self.keepers.setdefault(name, OwnLimits())
         return AdmissionWaiter(
             Admission(at_once=at_once, rpm=rpm, tpm=tpm, queue=queue, keeper=keeper), label, self._clock
         )
@@ -305,8 +301,9 @@ class Ticket(Struct, eq=False):
     client: str
     tokens: int  # the most it may cost, until the real number is known
     admitted: bool = False
-    rpm: WindowEntry | None = None
-    tpm: WindowEntry | None = None
+    rpm: Tick | None = None
+    tpm: Tick | None = None
+    ticks: list[Tick] = []  # in an AdmissionRow
 
 
 class Admission:
@@ -323,31 +320,31 @@ class Admission:
     ) -> None:
         self.at_once = at_once
         self.running = 0  # running requests that entered here
-        self._keeper = keeper or OwnLimits()
+        self.keeper = keeper or OwnLimits()
         # Without a limit there is nothing to decide, and alone no other process decides at the same time.
-        self._needs_lock = type(self._keeper) is not OwnLimits and (at_once, rpm, tpm) != (None, None, None)
-        self.unlimited = type(self._keeper) is OwnLimits and (at_once, rpm, tpm) == (None, None, None)
-        self.rpm = None if rpm is None else self._keeper.window("rpm", rpm)
-        self.tpm = None if tpm is None else self._keeper.window("tpm", tpm)
+        self._needs_lock = type(self.keeper) is not OwnLimits and (at_once, rpm, tpm) != (None, None, None)
+        self.unlimited = type(self.keeper) is OwnLimits and (at_once, rpm, tpm) == (None, None, None)
+        self.rpm = None if rpm is None else self.keeper.window("rpm", rpm)
+        self.tpm = None if tpm is None else self.keeper.window("tpm", tpm)
         self.queue: FairQueue[Ticket] = FairQueue(queue)
 
     @property
     def running_anywhere(self) -> int:
         """Running requests, including those of other processes and of the previous configuration."""
-        return self._keeper.running
+        return self.keeper.running
 
     def enter_now(self, ticket: Ticket, now: float) -> bool:
         """Enters if no request waits and every limit has room."""
         if self.unlimited:  # fast path: no limits
             self.running += 1
-            self._keeper.add_running(1)
+            self.keeper.add_running(1)
             ticket.admitted = True
             return True
         if self.queue.size:
             return False
         if not self._needs_lock:
             return self._enter(ticket, now)
-        with self._keeper:
+        with self.keeper:
             return self._enter(ticket, now)
 
     def arrive(self, ticket: Ticket, now: float) -> Verdict:
@@ -369,9 +366,9 @@ class Admission:
     def stamp(self, ticket: Ticket, now: float) -> None:
         """The request is on its way: the windows count from here."""
         if self.rpm is not None and ticket.rpm is not None:
-            self.rpm.stamp(ticket.rpm, now)
+            ticket.rpm = self.rpm.stamp(ticket.rpm, 1, now)
         if self.tpm is not None and ticket.tpm is not None:
-            self.tpm.stamp(ticket.tpm, now)
+            ticket.tpm = self.tpm.stamp(ticket.tpm, ticket.tokens, now)
 
     def leave(self, ticket: Ticket, *, sent: bool, tokens: int | None = None) -> None:
         """A request leaves the queue, or it has ended. An unsent one is given back; tokens are settled."""
@@ -380,14 +377,14 @@ class Admission:
             return
         ticket.admitted = False
         self.running -= 1
-        self._keeper.add_running(-1)
+        self.keeper.add_running(-1)
         if not sent:
             if self.rpm is not None and ticket.rpm is not None:
-                self.rpm.give_back(ticket.rpm)
+                self.rpm.change(ticket.rpm, -1)
             if self.tpm is not None and ticket.tpm is not None:
-                self.tpm.give_back(ticket.tpm)
+                self.tpm.change(ticket.tpm, -ticket.tokens)
         elif self.tpm is not None and ticket.tpm is not None and tokens is not None:
-            self.tpm.settle(ticket.tpm, tokens)
+            self.tpm.change(ticket.tpm, tokens - ticket.tokens)
 
     def wait_s(self, now: float) -> float:
         """How long a new request would wait, as far as the windows tell."""
@@ -398,34 +395,90 @@ class Admission:
         """0 if the request has entered, else how long to wait before the next try."""
         if not self._needs_lock:
             return 0.0 if self._enter(ticket, now) else self._wait_s(ticket, now)
-        with self._keeper:
+        with self.keeper:
             return 0.0 if self._enter(ticket, now) else self._wait_s(ticket, now)
 
     def _wait_s(self, ticket: Ticket, now: float) -> float:
-        if self.at_once is not None and self._keeper.running >= self.at_once:
-            return inf if self._keeper.running == self.running else POLL_S
+        if self.at_once is not None and self.keeper.running >= self.at_once:
+            return inf if self.keeper.running == self.running else POLL_S
         wait = 0.0 if self.rpm is None else self.rpm.wait_s(now)
         return wait if self.tpm is None else max(wait, self.tpm.wait_s(now, ticket.tokens))
 
     def _enter(self, ticket: Ticket, now: float) -> bool:
         """Takes a place at every limit, or at none."""
-        keeper, rpm, tpm = self._keeper, self.rpm, self.tpm
+        keeper, rpm, tpm = self.keeper, self.rpm, self.tpm
         if self.at_once is not None and keeper.running >= self.at_once:
             return False
+        if (rpm is not None and not rpm.fits(now, 1)) or (tpm is not None and not tpm.fits(now, ticket.tokens)):
+            return False
         if rpm is not None:
-            ticket.rpm = rpm.try_take(now)
-            if ticket.rpm is None:
-                return False
+            ticket.rpm = rpm.take(now)
         if tpm is not None:
-            ticket.tpm = tpm.try_take(now, ticket.tokens)
-            if ticket.tpm is None:
-                if rpm is not None and ticket.rpm is not None:
-                    rpm.give_back(ticket.rpm)
-                return False
+            ticket.tpm = tpm.take(now, ticket.tokens)
         self.running += 1
         keeper.add_running(1)
         ticket.admitted = True
         return True
+
+
+class AdmissionRow:
+    """Limits of this process that a request needs all of, and does not wait for: those of a key and of its team.
+
+    Does for all in one step what each Admission does."""
+
+    __slots__ = ("_admissions", "_rpm", "_tpm")
+
+    def __init__(self, admissions: Sequence[tuple[Admission, OwnLimits]]) -> None:
+        self._admissions = admissions
+        self._rpm = [one.rpm for one, _ in admissions if isinstance(one.rpm, Window)]
+        self._tpm = [one.tpm for one, _ in admissions if isinstance(one.tpm, Window)]
+
+    def enter_now(self, ticket: Ticket, now: float) -> bool:
+        """Takes a place at every limit, or at none."""
+        tokens = ticket.tokens
+        for one, keeper in self._admissions:
+            if one.at_once is not None and keeper.running >= one.at_once:
+                return False
+        for window in self._rpm:
+            if not window.fits(now, 1):
+                return False
+        for window in self._tpm:
+            if not window.fits(now, tokens):
+                return False
+        for one, keeper in self._admissions:
+            one.running += 1
+            keeper.running += 1
+        ticket.ticks = [window.take(now) for window in self._rpm]
+        ticket.ticks += [window.take(now, tokens) for window in self._tpm]
+        ticket.admitted = True
+        return True
+
+    def leave(self, ticket: Ticket, *, sent: bool, tokens: int | None = None) -> None:
+        if not ticket.admitted:
+            return
+        ticket.admitted = False
+        for one, keeper in self._admissions:
+            one.running -= 1
+            keeper.running -= 1
+        first = len(self._rpm)
+        if not sent:
+            for window, tick in zip(self._rpm, ticket.ticks, strict=False):
+                window.change(tick, -1)
+            tokens = 0
+        if tokens is not None:
+            for window, tick in zip(self._tpm, ticket.ticks[first:], strict=True):
+                window.change(tick, tokens - ticket.tokens)
+
+
+def put_in_row(queues: Sequence[LimitedQueue]) -> AdmissionRow | None:
+    """None if other processes share one of these limits: then each is entered by itself."""
+    admissions: list[tuple[Admission, OwnLimits]] = []
+    for queue in queues:
+        found = queue.admission
+        if not isinstance(found, Admission) or not isinstance(found.keeper, OwnLimits):
+            return None
+        admissions.append((found, found.keeper))
+    return AdmissionRow(admissions)
 
 
 # ---------------------------------------------------------------- the wait

@@ -6,6 +6,7 @@
 --       5 replicas (name -> last heard)  6 epoch (until when nothing is granted, because the memory was lost)
 local running, waiting, replicas, epoch = KEYS[1], KEYS[4], KEYS[5], KEYS[6]
 local SPAN_MS, LEASE_MS, TICKET_MS, KEPT_MS, FORGET_S = 60050, 3000, 15000, 120000, 300
+local PART = 8 -- a replica takes at most an eighth of its share of what is left in advance
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local bucket, oldest = math.floor(now / 1000), math.floor((now - SPAN_MS) / 1000)
@@ -119,6 +120,30 @@ local function enter(replica, known, ticket, channel, at_once, rpm, tpm, tokens)
   return {0, rpm_used + 1, tpm_used + tokens, count + 1, now}
 end
 
+-- replica, the epoch it knows, rpm, tpm, requests and tokens that it will soon need
+-- -> 0, requests, tokens (what it gets of them in advance: both or nothing), their bucket, then as `enter`
+-- They are counted in the next second, in which they must be used. Each replica gets a small part of what is left.
+local function take_in_advance(replica, known, rpm, tpm, requests, tokens)
+  local until_ms = tonumber(redis.call('GET', epoch) or -1)
+  if until_ms ~= known then return {-2} end
+  hear_of(replica)
+  if until_ms > now then return {-3} end
+  local parts, rpm_used, tpm_used = PART * redis.call('ZCARD', replicas), 0, 0
+  if redis.call('ZCARD', waiting) > 0 then return {-1} end
+  if rpm > 0 then
+    rpm_used = read_window(KEYS[2])
+    requests = math.min(requests, math.floor((rpm - kept_for_absent(rpm) - rpm_used) / parts))
+  end
+  if tpm > 0 then
+    tpm_used = read_window(KEYS[3])
+    tokens = math.min(tokens, math.floor((tpm - kept_for_absent(tpm) - tpm_used) / parts))
+  end
+  if requests < 2 or tokens < 1 then return {-1} end
+  if rpm > 0 then add(KEYS[2], bucket + 1, requests) else requests = 0 end
+  if tpm > 0 then add(KEYS[3], bucket + 1, tokens) else tokens = 0 end
+  return {0, requests, tokens, bucket + 1, rpm_used + requests, tpm_used + tokens, now}
+end
+
 -- ticket ("" stays), then pairs of a window's changes: bucket, weight ("rpm" 3 numbers, "tpm" 3 numbers ...)
 local function settle(ticket, changes)
   local freed = false
@@ -167,6 +192,10 @@ if what == 'enter' then
   local numbers = {}
   for i = 6, 9 do numbers[i - 5] = tonumber(ARGV[i]) end
   return enter(ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5], unpack(numbers))
+elseif what == 'advance' then
+  local numbers = {}
+  for i = 4, 7 do numbers[i - 3] = tonumber(ARGV[i]) end
+  return take_in_advance(ARGV[2], tonumber(ARGV[3]), unpack(numbers))
 elseif what == 'settle' then
   return settle(ARGV[2], {unpack(ARGV, 3)})
 elseif what == 'hello' then

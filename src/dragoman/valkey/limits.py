@@ -10,13 +10,14 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from math import ceil
+from math import ceil, floor
 from typing import Literal
 
 from msgspec import json
 
 from dragoman.log_line import LogLine
 from dragoman.upstream.admission import SPAN_S, LimitedQueue, Ticket, Window
+from dragoman.valkey.in_advance import HELD_S, InAdvance, KeptPlaces
 from dragoman.valkey.queue import KINDS, RECOVER_S, ValkeyQueue
 from dragoman.valkey.server import AwayError, ScriptReply, ValkeyServer
 
@@ -26,41 +27,58 @@ HELLO_S = 0.5  # how often a process reports. If Valkey goes away, it does not k
 LEASE_S = 3.0  # as in limits.lua: after it the others keep this process's share for it
 LAG_S = 1.5 * LEASE_S  # for this long the others may still use everything that becomes free
 LISTEN_AGAIN_S = 1.0  # after the connection for messages is lost
+LOW = 4  # at a fourth of what was taken in advance, more is taken
 UNMET_REPLICAS = 10  # a process that never reached Valkey takes one tenth of each limit
 
 
 class Seen:
-    """A window as this process last saw it: what was used in each second of Valkey's time."""
+    """A window as this process last saw it: what was used in each second of Valkey's time, and what it has in hand."""
 
-    __slots__ = ("buckets", "limit", "now_s", "reserve")
+    __slots__ = ("_oldest", "_sum", "buckets", "in_hand", "limit", "low", "now_s", "reserve")
 
     def __init__(self, now_s: Callable[[], float]) -> None:
-        self.buckets: dict[int, int] = {}
+        self.buckets: dict[int, int] = {}  # with what is in hand
         self.limit = 0
         self.now_s = now_s  # Valkey's time
+        self.in_hand = 0  # of what was taken in advance; below zero if requests used more than they had said
+        self.low = 0  # so little in hand, and it is time for more
         self.reserve = 0  # a guess of what others used after the last look, until Valkey went away
+        self._oldest, self._sum = 0, 0  # the first second that counts, and the sum from it on
 
     def replace(self, pairs: Sequence[tuple[int, int]]) -> None:
-        self.buckets = dict(pairs)
+        self.buckets, self._oldest = dict(pairs), 0
 
     def add(self, total: int, now_s: float) -> None:
         """Takes the sum that Valkey reports. The increase since the last report counts as used now."""
         more = total - self.used_at(now_s)
         if more > 0:
-            self.buckets[int(now_s)] = self.buckets.get(int(now_s), 0) + more
+            self._count(int(now_s), more)
         if len(self.buckets) > 2 * SPAN_S:
             self.buckets = {bucket: used for bucket, used in self.buckets.items() if bucket + 1 + SPAN_S > now_s}
 
+    def take_in_hand(self, amount: int, total: int, now_s: float, bucket: int) -> None:
+        """`total`: the sum with the amount, which counts in `bucket`."""
+        self.add(total - amount, now_s)
+        self._count(bucket, amount)
+        self.in_hand += amount
+        self.low = self.in_hand // LOW
+
+    def _count(self, bucket: int, amount: int) -> None:
+        self.buckets[bucket] = self.buckets.get(bucket, 0) + amount
+        self._oldest = 0
+
     def used_at(self, now_s: float) -> int:
-        oldest = now_s - SPAN_S - 1
-        return sum([used for bucket, used in self.buckets.items() if bucket > oldest])
+        oldest = floor(now_s - SPAN_S - 1) + 1
+        if oldest != self._oldest:
+            self._oldest, self._sum = oldest, sum([used for at, used in self.buckets.items() if at >= oldest])
+        return self._sum
 
     def used(self, now: float) -> int:
-        return self.used_at(self.now_s())
+        return self.used_at(self.now_s()) - self.in_hand
 
     @property
     def left(self) -> int:
-        return max(self.limit - self.used_at(self.now_s()), 0)
+        return max(self.limit - self.used_at(self.now_s()) + self.in_hand, 0)
 
     def wait_s(self, now: float, weight: int = 1) -> float:
         now_s = self.now_s()
@@ -77,7 +95,7 @@ class Seen:
     def lose(self) -> None:
         """Valkey has just gone away. Reserves what others may use until they know it: twice their usual rate."""
         used = self.used_at(self.now_s())
-        self.reserve = min(max(self.limit - used, 0), ceil(2 * used * (HELLO_S + LEASE_S) / SPAN_S))
+        self.reserve = min(max(self.limit - used, 0), ceil(2 * used * (HELLO_S + LEASE_S + HELD_S) / SPAN_S))
 
     def free_at(self, now_s: float, away_s: float) -> int:
         reserve = self.reserve if away_s < SPAN_S + LAG_S else 0
@@ -162,6 +180,8 @@ class ValkeyLimits:
         for task in self._tasks:
             task.cancel()
         if not self.away:
+            for limit in self._limits.values():
+                limit.give_up()
             with suppress(AwayError):
                 await self.server.call(self.limit("").keys, ("leave", self.replica))
         await self.server.close()
@@ -190,7 +210,7 @@ class ValkeyLimits:
             log.info(LogLine("state_is_back", {"limits": len(self._limits), "replicas": self.parts}))
 
     async def _hello(self, *, again: bool) -> None:
-        limits = list(self._limits.values()) or [self.limit("")]
+        limits, asked = list(self._limits.values()) or [self.limit("")], self.clock()
         calls = [self.server.call(limit.keys, limit.hello(again=again, recover_s=self._recover_s)) for limit in limits]
         replies = await asyncio.gather(*calls, return_exceptions=True)
         lost = not again and any(not isinstance(reply, BaseException) and reply[0] != self.epoch for reply in replies)
@@ -200,7 +220,7 @@ class ValkeyLimits:
             elif lost:
                 limit.forget_sent()
             else:
-                limit.take_hello(reply)
+                limit.take_hello(reply, asked)
                 self.epoch = reply[0]
                 self._take_replicas([name.decode() for name in reply[5]])
         if failed := next((reply for reply in replies if isinstance(reply, BaseException)), None):
@@ -244,6 +264,8 @@ class Limit:
         self.keys = (*own, f"{limits.tag}:replicas", f"{limits.tag}:epoch")
         self.seen = {kind: Seen(limits.server_s) for kind in KINDS}
         self.running: dict[str, Ticket] = {}  # requests of this process
+        self.places = KeptPlaces()
+        self.ahead = InAdvance(self)
         self.running_seen = 0  # requests of all processes, at the last look
         self._local = {kind: Window(1, margin_s=0.0) for kind in KINDS}
         self._unsent: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}  # sent without asking
@@ -273,18 +295,32 @@ class Limit:
             if again
             else {},
             "sent": self._sending,
-            "tickets": list(self.running),
+            "tickets": [*self.running, *self.places.ids],
             "at": now_s,
         }
         return "hello", self.limits.replica, json.encode(known).decode()
 
-    def take_hello(self, reply: ScriptReply) -> None:
+    def take_hello(self, reply: ScriptReply, asked: float) -> None:
         self.limits.set_time(reply[1])
         self.seen["rpm"].replace(reply[2])
         self.seen["tpm"].replace(reply[3])
         self.running_seen = reply[4]
         self.forget_sent()
         self._local = {kind: Window(1, margin_s=0.0) for kind in KINDS}
+        self._give_back(self.places.renew(asked))
+        self.ahead.tend(self.limits.clock())
+
+    def give_up(self) -> None:
+        """This process stops: others can use at once what it has taken in advance."""
+        idle = self.places.ids
+        self.places.lose()
+        self._give_back(idle)
+        self.ahead.end()
+        self.ahead.settle()
+
+    def _give_back(self, places: Sequence[str]) -> None:
+        for ticket in places:
+            self.ahead.settle(ticket)
 
     def forget_sent(self) -> None:
         """Valkey got the last hello."""
@@ -303,6 +339,8 @@ class Limit:
     def lose(self) -> None:
         for seen in self.seen.values():
             seen.lose()
+        self.ahead.lose()
+        self.places.lose()
         self.wake()
 
     def enter_locally(self, weights: Mapping[str, int], at_once: int | None) -> bool:

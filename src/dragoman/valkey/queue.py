@@ -23,14 +23,19 @@ STAMP_S = 0.025  # a request that is sent later than this after its grant counts
 
 
 class CountedRequest:
-    """How one request was counted, so that it can be corrected or given back."""
+    """How one request was counted, so that it can be corrected or given back.
 
-    __slots__ = ("asked", "id", "local", "server_s", "tokens")
+    When our clock was at `asked`, Valkey's was not beyond `server_s`."""
 
-    def __init__(self, ticket_id: str, asked: float, tokens: int) -> None:
+    __slots__ = ("asked", "bucket", "id", "local", "server_s", "tokens")
+
+    def __init__(self, ticket_id: str, asked: float, tokens: int, server_s: float = 0.0, bucket: int = 0) -> None:
         self.id, self.asked, self.tokens = ticket_id, asked, tokens
-        self.server_s = 0.0
+        self.server_s, self.bucket = server_s, bucket
         self.local = False
+
+    def count_at(self, server_s: float) -> None:
+        self.server_s, self.bucket = server_s, int(server_s)
 
 
 class ValkeyQueue:
@@ -44,8 +49,8 @@ class ValkeyQueue:
         self._limited = {kind: most for kind, most in zip(KINDS, (rpm, tpm), strict=True) if most is not None}
         for kind, most in self._limited.items():
             limit.seen[kind].limit = most
-        self.rpm = limit.seen["rpm"] if rpm is not None else None
-        self.tpm = limit.seen["tpm"] if tpm is not None else None
+        self._windows = {kind: limit.seen[kind] for kind in self._limited}
+        self.rpm, self.tpm = self._windows.get("rpm"), self._windows.get("tpm")
         self._numbers = (at_once or 0, rpm or 0, tpm or 0)
         self.queue: FairQueue[Ticket] = FairQueue(queue)
         self.running = 0
@@ -57,7 +62,7 @@ class ValkeyQueue:
 
     @property
     def running_anywhere(self) -> int:
-        return max(self._limit.running_seen, self.running)
+        return max(self._limit.running_seen - len(self._limit.places.ids), self.running)
 
     @property
     def admission(self) -> "ValkeyQueue":
@@ -67,12 +72,34 @@ class ValkeyQueue:
         self._woken.set()
 
     def enter_now(self, ticket: Ticket, now: float) -> bool:
-        return False  # the server has to be asked
+        """Enters with what was taken in advance. False: Valkey has to be asked."""
+        ahead, rpm, tpm, place = self._limit.ahead, self.rpm, self.tpm, ""
+        if self.queue.size or (now >= ahead.until and self._limited):
+            return False
+        if (rpm is not None and rpm.in_hand < 1) or (tpm is not None and tpm.in_hand < ticket.tokens):
+            return False
+        if self.at_once is not None:
+            found = self._limit.places.take(now)
+            if found is None:
+                return False
+            place = found
+        low = now >= ahead.renew_at
+        if rpm is not None:
+            rpm.in_hand -= 1
+            low = low or rpm.in_hand <= rpm.low
+        if tpm is not None:
+            tpm.in_hand -= ticket.tokens
+            low = low or tpm.in_hand <= tpm.low
+        # It counts in the second that ends when our clock is at `until`.
+        self._admit(ticket, CountedRequest(place, ahead.until, ticket.tokens, ahead.bucket + 1, ahead.bucket))
+        if low:
+            ahead.look(now, self._windows)
+        return True
 
     async def enter(self, ticket: Ticket, left_s: float) -> float:
         """Waits until the request may go and returns how long that took; an UpstreamError when it may not in time."""
         began = self._limits.clock()
-        if not len(self.queue) and await self._try(ticket) == 0:
+        if not len(self.queue) and (self.enter_now(ticket, began) or await self._try(ticket) == 0):
             return 0.0
         if not self.queue.push(ticket.client, ticket):
             raise UpstreamError(queue_full(self._label, self.queue.limit, self._wait_s()))
@@ -100,13 +127,13 @@ class ValkeyQueue:
         late_s = self._limits.clock() - grant.asked if grant is not None else 0.0
         if grant is None or grant.local or late_s < STAMP_S or not self._limited:
             return
-        before, after = int(grant.server_s), int(grant.server_s + late_s)
+        before, after = grant.bucket, int(grant.server_s + late_s)
         if after > before:
             changes: list[str | int] = []
             for kind, weight in self._weights(grant.tokens).items():
                 changes += [kind, before, -weight, kind, after, weight]
             self._limits.server.call_later(self._limit.keys, ("settle", "", *changes))
-        grant.server_s += late_s
+            grant.bucket = after
 
     def leave(self, ticket: Ticket, *, sent: bool, tokens: int | None = None) -> None:
         """A request leaves the queue, or it has ended. An unsent one is given back; tokens are settled."""
@@ -118,19 +145,22 @@ class ValkeyQueue:
         self._woken.set()
 
     def _give_back(self, grant: CountedRequest, *, sent: bool, tokens: int | None) -> None:
+        limit, ahead = self._limit, self._limit.ahead
         self.running -= 1
-        self._limit.running.pop(grant.id, None)
-        changes: list[str | int] = []
-        bucket = int(grant.server_s)
+        limit.running.pop(grant.id, None)
         if grant.local:
             return  # counted locally; Valkey gets the sum with the next hello
         if not sent:
             for kind, weight in self._weights(grant.tokens).items():
-                changes += [kind, bucket, -weight]
+                ahead.give_back(kind, grant.bucket, weight)
         elif self.tpm is not None and tokens is not None and tokens != grant.tokens:
-            changes = ["tpm", bucket, tokens - grant.tokens]
-        if changes or self.at_once is not None:
-            self._limits.server.call_later(self._limit.keys, ("settle", grant.id, *changes))
+            ahead.give_back("tpm", grant.bucket, grant.tokens - tokens)
+        if self.at_once is not None and not limit.places.keep(
+            grant.id, self.at_once - limit.running_seen, self._limits.parts
+        ):
+            ahead.settle(grant.id)
+        elif not ahead.bucket:
+            ahead.settle()
 
     def _weights(self, tokens: int) -> dict[str, int]:
         return {kind: 1 if kind == "rpm" else tokens for kind in self._limited}
@@ -165,6 +195,7 @@ class ValkeyQueue:
 
     async def _ask(self, grant: CountedRequest) -> ScriptReply:
         limits = self._limits
+        self._limit.ahead.settle()
         asked = limits.server.call(
             self._limit.keys,
             ("enter", limits.replica, limits.epoch, grant.id, limits.channel, *self._numbers, grant.tokens),
@@ -177,7 +208,7 @@ class ValkeyQueue:
 
     def _take_reply(self, ticket: Ticket, grant: CountedRequest, reply: ScriptReply) -> float:
         wait_ms, rpm_used, tpm_used, count, server_ms = reply
-        grant.server_s = server_ms / 1000
+        grant.count_at(server_ms / 1000)
         self._limits.set_time(server_ms)
         for kind, used in zip(KINDS, (rpm_used, tpm_used), strict=True):
             if kind in self._limited:
@@ -185,12 +216,13 @@ class ValkeyQueue:
         self._limit.running_seen = count
         if wait_ms == 0:
             self._admit(ticket, grant)
+            self._limit.ahead.look(grant.asked, self._windows)
         return inf if wait_ms < 0 else wait_ms / 1000
 
     def _refuse_grant(self, grant: CountedRequest, done: "asyncio.Future[ScriptReply]") -> None:
         """The client left while Valkey was asked."""
         if not done.cancelled() and done.exception() is None and done.result()[0] == 0:
-            grant.server_s = done.result()[4] / 1000
+            grant.count_at(done.result()[4] / 1000)
             self.running += 1
             self._give_back(grant, sent=False, tokens=None)
 
@@ -198,7 +230,10 @@ class ValkeyQueue:
         ticket.admitted = True
         self.running += 1
         self._grants[ticket] = grant
-        self._limit.running[grant.id] = ticket
+        self._limit.ahead.requests += 1
+        self._limit.ahead.tokens += ticket.tokens
+        if grant.id:
+            self._limit.running[grant.id] = ticket
 
     def _try_locally(self, ticket: Ticket, grant: CountedRequest) -> float:
         if self._limits.on_loss == "refuse":

@@ -1,12 +1,11 @@
-"""Checks and counts a request for its key: allowed models, limits by the minute, the budget, the row in the ledger."""
+"""Checks and counts a request for its key: allowed models, the budget, the row in the ledger."""
 
-import asyncio
 import logging
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,16 +15,15 @@ from dragoman.accounts.grants import Account, Holder
 from dragoman.accounts.ledger import AttemptRow, LedgerRow
 from dragoman.accounts.money import write_time
 from dragoman.accounts.prices import Cost, ModelPrice, count_cost, is_free
-from dragoman.dialects._base import Dialect
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
-from dragoman.gateway.access.quota import Quota
+from dragoman.gateway.access.key_limits import Entered
 from dragoman.jsontypes import Json, dump_json
 from dragoman.log_line import LogLine
 from dragoman.model.messages import Image
 from dragoman.model.reply import Usage
 from dragoman.model.request import Request
-from dragoman.upstream.admission import LimitedQueue, LimitStore, Ticket
+from dragoman.note_ranks import NoteRank
 from dragoman.upstream.attempts import Attempt
 from dragoman.upstream.read_reply import MOST_TOKENS
 from dragoman.upstream.spec import Target
@@ -47,12 +45,11 @@ SPEECH = "speech"  # the name of its door
 SPOKEN_TOKENS = 7
 FRAME_BYTES = 250  # bytes around the text in a frame of a stream
 LONGEST_TAGS = 200
+NO_USAGE = Usage()
+NO_RANKS: dict[NoteRank, int] = {"lost": 0, "changed": 0, "harmless": 0}
 LONGEST_PROGRAM = 40
 _PROGRAM = re.compile(r"[A-Za-z0-9._@-]+")
-QueuePlace: TypeAlias = tuple[LimitedQueue, Ticket]
 OTHER_MODELS = ("models", "fallbacks", "preset")  # keys of requests that name further models
-FULL = ("queue_full", "queue_timeout")
-_PER = {"rpm": "requests a minute", "tpm": "tokens a minute", "at_once": "requests at once"}
 
 
 # ---------------------------------------------------------------- models
@@ -92,112 +89,6 @@ def may_use(now: "Generation", holder: Holder | None, model: str) -> bool:
     return holder is None or holder.free_models or holder.may_use(now.plain_name(model))
 
 
-# ---------------------------------------------------------------- limits by the minute
-
-
-class KeyLimits:
-    """The limits of keys and teams. A request that does not fit is refused at once; the queue is for upstreams."""
-
-    def __init__(self, limits: LimitStore, clock: Callable[[], float]) -> None:
-        self._limits, self._clock = limits, clock
-        self._queues: dict[str, tuple[Account, LimitedQueue]] = {}
-        self._ways_in: dict[str, tuple[Holder, list[tuple[Account, LimitedQueue]]]] = {}  # by the id of the key
-        self._quotas: dict[tuple[str, str], tuple[Holder, Quota]] = {}
-
-    async def enter(self, holder: Holder, tokens: int) -> list[QueuePlace]:
-        """Takes a place at every limit, or at none: then it is a 429."""
-        entered: list[QueuePlace] = []
-        if self._limits.kept != "valkey":
-            return self._enter_here(holder, tokens, entered)
-        places = [(account, self._find(account), Ticket(holder.id, tokens)) for account in holder.limited]
-        try:
-            if len(places) > 1:  # so that all of them cost one round trip
-                work = [self._enter(*place, entered) for place in places]
-                for failed in await asyncio.gather(*work, return_exceptions=True):
-                    if failed is not None:
-                        raise failed
-            else:
-                for place in places:
-                    await self._enter(*place, entered)
-        except BaseException:
-            self.leave(entered, sent=False)
-            raise
-        return entered
-
-    def enter_at_once(self, holder: Holder, tokens: int) -> list[QueuePlace] | None:
-        """For limits that are not in Valkey. None: a limit has no room."""
-        try:
-            return self._enter_here(holder, tokens, [])
-        except UpstreamError:
-            return None
-
-    def _enter_here(self, holder: Holder, tokens: int, entered: list[QueuePlace]) -> list[QueuePlace]:
-        """Enters limits of this machine, which needs no waiting."""
-        now = self._clock()
-        known = self._ways_in.get(holder.id)
-        if known is None or known[0] is not holder:
-            known = (holder, [(account, self._find(account)) for account in holder.limited])
-            self._ways_in[holder.id] = known
-        for account, queue in known[1]:
-            ticket = Ticket(holder.id, tokens)
-            if not queue.enter_now(ticket, now):
-                self.leave(entered, sent=False)
-                raise UpstreamError(_over(account, queue, tokens, now))
-            entered.append((queue, ticket))
-        return entered
-
-    async def _enter(self, account: Account, queue: LimitedQueue, ticket: Ticket, entered: list[QueuePlace]) -> None:
-        try:
-            await queue.enter(ticket, 0.0)
-        except UpstreamError as error:
-            if error.failure.code not in FULL:
-                raise
-            raise UpstreamError(_over(account, queue, ticket.tokens, self._clock())) from error
-        entered.append((queue, ticket))
-
-    def leave(self, entered: Sequence[QueuePlace], *, sent: bool, tokens: int | None = None) -> None:
-        for queue, ticket in entered:
-            queue.leave(ticket, sent=sent, tokens=tokens)
-
-    def find_quota(self, holder: Holder, dialect: Dialect) -> Quota:
-        """How much a key has left, for clients of this dialect."""
-        at = (holder.id, dialect.name)
-        known = self._quotas.get(at)
-        if known is None or known[0] is not holder:
-            known = (holder, Quota([self._find(account).admission for account in holder.limited], dialect))
-            self._quotas[at] = known
-        return known[1]
-
-    def _find(self, account: Account) -> LimitedQueue:
-        known = self._queues.get(account.name)
-        if known is not None and (known[0] is account or known[0] == account):  # keys of a team have equal ones
-            return known[1]
-        grant = account.grant
-        numbers = {"at_once": grant.at_once, "rpm": grant.rpm, "tpm": grant.tpm}
-        made = self._limits.open_queue(account.name, account.label, **numbers, queue=0)
-        self._queues[account.name] = (account, made)
-        return made
-
-
-def _over(account: Account, queue: LimitedQueue, tokens: int, now: float) -> Failure:
-    rpm, tpm = queue.admission.rpm, queue.admission.tpm
-    waits = {
-        "rpm": 0.0 if rpm is None else rpm.wait_s(now),
-        "tpm": 0.0 if tpm is None else tpm.wait_s(now, tokens),
-    }
-    name = max(waits, key=lambda kind: waits[kind])
-    if not waits[name]:
-        name = "at_once" if account.grant.at_once is not None else "rpm" if rpm is not None else "tpm"
-    limit = getattr(account.grant, name)
-    return Failure(
-        kind="rate_limited",
-        status=429,
-        code=f"key_{name}",
-        message=f"{account.label} may have {limit} {_PER[name]}",
-        retry_after_s=max(1.0, waits.get(name, 0.0)),
-    )
-
-
 # ---------------------------------------------------------------- the budget
 
 
@@ -206,7 +97,7 @@ class Charge(Struct):
 
     holder: Holder | None = None
     books: "Bookkeeper | None" = None
-    places: list[QueuePlace] = []
+    places: Entered = ()
     lines: tuple[Line, ...] = ()
     turns: list[str] = []  # reservations of further turns of a loop
     warning: str = ""  # for a header: an account is past its soft limit
@@ -240,7 +131,7 @@ def charge_at_once(scope: "Scope", tokens: int, output: int | None) -> bool:
         if books is not None:
             scope.charge = Charge(books=books)
         return True
-    if holder.keeps_bodies or gateway.limits.kept == "valkey" or not may_use(scope.now, holder, scope.model):
+    if holder.keeps_bodies or not may_use(scope.now, holder, scope.model):
         return False
     charge = Charge(holder=holder, books=books)
     given = tokens + (output or 0)
@@ -364,7 +255,7 @@ async def charge_stored(scope: "Scope", tokens: int, added: int, output: int | N
         return
     if charge.places:
         limits, places = scope.gateway.key_limits, charge.places
-        charge.places = []
+        charge.places = ()
         limits.leave(places, sent=False)
         charge.places = await limits.enter(holder, tokens + (bound_output(output) or 0))
     await reserve_turn(scope, added, 0)
@@ -423,7 +314,7 @@ def end_charge(scope: "Scope", charge: Charge) -> None:
     if charge.places:
         tokens = _sum_tokens(charge.usage if charge.recorded else find_usage(scope)[0])
         scope.gateway.key_limits.leave(charge.places, sent=bool(scope.attempts), tokens=tokens)
-        charge.places = []
+        charge.places = ()
 
 
 def _sum_tokens(usage: Usage | None) -> int | None:
@@ -521,45 +412,49 @@ def count_images(scope: "Scope") -> int:
 
 
 def make_row(scope: "Scope", charge: Charge, usage: Usage | None, cost: Cost | None, *, estimated: bool) -> LedgerRow:
-    http, holder, answer, used = scope.http, charge.holder, scope.answer, usage or Usage()
+    """By place, which takes half the time."""
+    http, holder, answer, used = scope.http, charge.holder, scope.answer, usage or NO_USAGE
     elapsed = scope.gateway.clock() - scope.started
     last = scope.attempts[-1] if scope.attempts else None
+    ranks = _count_ranks(scope) if scope.count_notes() else NO_RANKS
     return LedgerRow(
-        id=http.unique_id or http.id,
-        at=scope.gateway.wall() - elapsed,
-        key=(holder.name or holder.id) if holder is not None else "",
-        key_id=holder.id if holder is not None else "",
-        team=holder.team if holder is not None else "",
-        tags=read_tags(scope),
-        client=read_program(http.headers.get("user-agent", "")),
-        door=scope.door,
-        asked=scope.model[:200],
-        upstream=answer.target.upstream.name if answer is not None else last.upstream if last else "",
-        model=answer.target.model if answer is not None else last.model if last else "",
-        input=used.input,
-        cache_read=used.cache_read,
-        cache_write=used.cache_write,
-        output=used.output,
-        reasoning=used.reasoning,
-        cost=None if cost is None else cost.micros,
-        currency="" if cost is None else cost.currency,
-        status=scope.status,
-        failure=(scope.failure.code or scope.failure.kind) if scope.failure is not None else "",
-        first_ms=None if scope.first_s is None else round(scope.first_s * 1000),
-        total_ms=round(elapsed * 1000),
-        tries=len(scope.attempts),
-        **(_count_ranks(scope) if scope.count_notes() else {}),
-        estimated=estimated,
-        bodies=scope.show_bodies() if holder is not None and holder.keeps_bodies else "",
-        attempts=_list_attempts(scope.attempts),
-        charged=charge.lines,
-        instead=None if cost is not None or not charge.lines else find_debit(scope, usage),
+        http.unique_id or http.id,
+        scope.gateway.wall() - elapsed,
+        (holder.name or holder.id) if holder is not None else "",
+        holder.id if holder is not None else "",
+        holder.team if holder is not None else "",
+        read_tags(scope),
+        read_program(http.headers.get("user-agent", "")),
+        scope.door,
+        scope.model[:200],
+        answer.target.upstream.name if answer is not None else last.upstream if last else "",
+        answer.target.model if answer is not None else last.model if last else "",
+        used.input,
+        used.cache_read,
+        used.cache_write,
+        used.output,
+        used.reasoning,
+        None if cost is None else cost.micros,
+        "" if cost is None else cost.currency,
+        scope.status,
+        (scope.failure.code or scope.failure.kind) if scope.failure is not None else "",
+        None if scope.first_s is None else round(scope.first_s * 1000),
+        round(elapsed * 1000),
+        len(scope.attempts),
+        ranks["harmless"],
+        ranks["changed"],
+        ranks["lost"],
+        estimated,
+        scope.show_bodies() if holder is not None and holder.keeps_bodies else "",
+        _list_attempts(scope.attempts),
+        charge.lines,
+        None if cost is not None or not charge.lines else find_debit(scope, usage),
     )
 
 
-def _count_ranks(scope: "Scope") -> dict[str, int]:
+def _count_ranks(scope: "Scope") -> dict[NoteRank, int]:
     """The number of notes of each rank."""
-    ranks = {"harmless": 0, "changed": 0, "lost": 0}
+    ranks = dict(NO_RANKS)
     for row in scope.fold_notes():
         ranks[row.rank] += row.places
     return ranks

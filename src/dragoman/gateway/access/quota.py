@@ -24,32 +24,40 @@ class LeftWindow(Protocol):
 class Quota:
     """For one key and one dialect. What stays the same for all its replies is written once."""
 
-    __slots__ = ("_dated", "_rows", "_same")
+    __slots__ = ("_dated", "_lines", "_names", "_rows")
 
     def __init__(self, limits: Sequence[LimitView], dialect: Dialect) -> None:
         names, self._dated = dialect.quota_headers, dialect.dates_quota
-        self._same: dict[str, str] = {}
-        self._rows: list[tuple[str, str, str, list[LeftWindow]]] = []
-        for (limit, left, reset), windows in (
+        self._names: list[str] = []
+        self._rows: list[tuple[LeftWindow, list[LeftWindow]]] = []
+        for row, windows in (
             (names[:3], [view.rpm for view in limits if view.rpm is not None]),
             (names[3:], [view.tpm for view in limits if view.tpm is not None]),
         ):
             if windows:
-                self._rows.append((limit, left, reset, [*windows]))
-                self._same.update({limit: str(windows[0].limit), left: "", reset: WHOLE_AGAIN})
+                self._rows.append((windows[0], [*windows[1:]]))
+                self._names += row
+        self._lines = "".join([f"{name}: %s\r\n" for name in self._names])
 
     def write(self, wall: float) -> dict[str, str]:
         """Empty if there are no limits by the minute."""
-        headers = self._same.copy()
-        for limit, left, reset, windows in self._rows:
-            least = windows[0].left
-            for other in windows[1:]:
-                if other.left < least:
-                    least, headers[limit] = other.left, str(other.limit)
-            headers[left] = str(least)
-            if self._dated:
-                headers[reset] = _write_time(int(wall + SPAN_S) + 1)
-        return headers
+        return dict(zip(self._names, map(str, self._find_values(wall)), strict=True))
+
+    def write_lines(self, wall: float) -> str:
+        """The same, as lines of a head."""
+        return self._lines % tuple(self._find_values(wall))
+
+    def _find_values(self, wall: float) -> list[int | str]:
+        values: list[int | str] = []
+        reset = _write_time(int(wall + SPAN_S) + 1) if self._dated and self._rows else WHOLE_AGAIN
+        for window, others in self._rows:
+            least = window.left
+            for other in others:
+                left = other.left
+                if left < least:
+                    least, window = left, other
+            values += (window.limit, least, reset)
+        return values
 
 
 @lru_cache(maxsize=2)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from math import floor, inf
 from mmap import mmap
 
-from dragoman.upstream.admission import MARGIN_S, SPAN_S, Admission, AdmissionWaiter, WindowEntry
+from dragoman.upstream.admission import MARGIN_S, SPAN_S, Admission, AdmissionWaiter, Tick
 
 BUCKET_S = 0.5
 BUCKETS = 128  # in a ring: more than a minute has
@@ -141,31 +141,23 @@ class SharedWindow:
                 return max((bucket + 1) * BUCKET_S + SPAN_S + MARGIN_S - now, 0.001)
         return inf  # not reached: every bucket leaves the window in the end
 
-    def try_take(self, now: float, weight: int = 1) -> WindowEntry | None:
+    def fits(self, now: float, weight: int) -> bool:
         with self._lock:
-            fits = self._count(now) + min(weight, self.limit) <= self.limit
-            return self.take(now, weight) if fits else None
+            return self._count(now) + min(weight, self.limit) <= self.limit
 
-    def take(self, now: float, weight: int = 1) -> WindowEntry:
+    def take(self, now: float, weight: int = 1) -> Tick:
         self._add(now, weight)
-        return WindowEntry(now, weight)
+        return Tick(now, now, weight)
 
-    def stamp(self, entry: WindowEntry, now: float) -> None:
-        if entry.counted and now > entry.at:
-            with self._lock:
-                self._add(entry.at, -entry.weight)
-                self._add(now, entry.weight)
-            entry.at = now
+    def stamp(self, tick: Tick, weight: int, now: float) -> Tick:
+        if now <= tick.at:
+            return tick
+        with self._lock:
+            self._add(tick.at, -weight)
+            return self.take(now, weight)
 
-    def settle(self, entry: WindowEntry, weight: int) -> None:
-        if entry.counted:
-            self._add(entry.at, weight - entry.weight)
-        entry.weight = weight
-
-    def give_back(self, entry: WindowEntry) -> None:
-        if entry.counted:
-            entry.counted = False
-            self._add(entry.at, -entry.weight)
+    def change(self, tick: Tick, weight: int) -> None:
+        self._add(tick.at, weight)
 
     def used(self, now: float) -> int:
         with self._lock:

@@ -12,7 +12,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from dragoman.accounts.prices import Cost
-from dragoman.gateway.access.charge import read_program
+from dragoman.gateway.access.charge import NO_RANKS, read_program
 from dragoman.gateway.telemetry.traffic_store import TrafficRow, Values
 from dragoman.log_line import quoted, write_line
 from dragoman.model.reply import Usage
@@ -20,7 +20,6 @@ from dragoman.note_ranks import FoldedNote, NoteRank
 
 MOST_TOKENS = 10**15
 LONGEST_NAME = 100  # of a model, if the words of the line are remembered
-NO_RANKS: dict[NoteRank, int] = {"lost": 0, "changed": 0, "harmless": 0}
 
 
 class Ended(Struct, frozen=True, gc=False):
