@@ -116,10 +116,9 @@ class PlainWay(Way):
 
     def _write_head(self, call: PlainCall, quota: Headers) -> bytes:
         """As `respond_whole` does. The last fields of the head are the connection's."""
-        scope, price = self._scope, self._plan.price
+        scope = self._scope
         scope.status = 200
-        if price is None or price.image is None:
-            scope.take_usage(call.usage, price)
+        scope.take_usage(call.usage, self._plan.price)
         scope.record()
         cost, words = scope.cost_text, ""
         for name, value in quota.items():
