@@ -182,7 +182,7 @@ class Scope:
         self.bare = None
         if self.resolved is None or not self.resolved.store:
             self.client_request.request = replace(self.client_request.request, messages=())
-            self.client_request.decoded = self.client_request.known = self.client_request.settled = None
+            self.client_request.decoded = self.client_request.known = self.client_request.kept = None
 
     def take_usage(self, usage: Usage | None, price: ModelPrice | None) -> None:
         """The usage that an upstream has told in a whole answer, and the price of its model: `find_usage` and
