@@ -28,7 +28,7 @@ from dragoman.model.reply import Reply, Usage
 from dragoman.model.request import Request
 from dragoman.notes import Locate, Note, Notes
 from dragoman.passes.emulate import Undo
-from dragoman.passes.prepare import prepare
+from dragoman.passes.prepare import KeptSettings, prepare
 from dragoman.passes.profile import Profile
 from dragoman.passes.rename import NOTHING
 from dragoman.passes.thinking import ask_for_thoughts
@@ -52,16 +52,16 @@ class ClientRequest(Struct, kw_only=True):
     same_wire: bool = True  # whether `raw` still says what `request` says
     hops: int = 0  # gateways of ours it has been through
     known: Known | None = None  # its turns that came in an earlier request too
-    settled: tuple[Request, Request] | None = None  # a request, and one with its settings that came before
+    kept: tuple[Request, KeptSettings] | None = None  # a request, and its settings if they came before
     locate: Locate | None = None  # finds places in the client's body, if that is not the body that was read
     id: str = ""  # of this request only; "" where nothing may depend on chance
     path: str = ""  # the plain path of its route; Gemini's with what its query says
     counted: bool = False  # its tokens are paid for: a stream is asked for its usage, also if the client did not ask
 
     @property
-    def settings(self) -> Request | None:
-        """An object with the settings of the request that comes with other requests, too."""
-        return self.settled[1] if self.settled is not None and self.settled[0] is self.request else None
+    def settings(self) -> KeptSettings | None:
+        """Those of the request, if they came before."""
+        return self.kept[1] if self.kept is not None and self.kept[0] is self.request else None
 
     def begin_notes(self, notes: Notes) -> None:
         """Notes from here on are about this request."""
@@ -329,7 +329,7 @@ class CallWriter(Struct, frozen=True):
 
     client_request: ClientRequest
     request: Request
-    settings: Request | None  # an object with its settings that comes with other requests, too
+    settings: KeptSettings | None  # those of the request, if they came before
     to: Destination
     notes: Notes
     stream: bool

@@ -125,7 +125,7 @@ def dump_json(value: Json) -> bytes:
     try:
         return _encode(value)
     except UnicodeEncodeError:
-        return _encode(_without_surrogates(msgspec.to_builtins(value)))
+        return _encode(_without_surrogates(msgspec.to_builtins(value, enc_hook=_decode)))  # the hook is for `Raw`
 
 
 def _without_surrogates(value: Json) -> Json:

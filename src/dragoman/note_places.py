@@ -43,6 +43,8 @@ class Stages(Struct, eq=False):
 
     def _find_moves(self, number: int, key: str) -> tuple["_Step", ...]:
         last = min(number, len(self.forms) - 1)
+        if last < 1 or getattr(self.forms[last], key, None) is getattr(self.forms[0], key, None):
+            return ()
         lists = [getattr(form, key, None) for form in self.forms[: last + 1]]
         return tuple(self._step(i, i - 1) for i in range(last, 0, -1) if lists[i] is not lists[i - 1])
 

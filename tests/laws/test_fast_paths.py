@@ -142,7 +142,7 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "own bytes": (),
     "tools known": (),  # test_known_tools.py
     "settings known": (),  # test_known_settings.py
-    "settled settings": (),  # the same
+    "kept settings": (),  # test_known_turns.py
     "fine arguments": ("send requests any",),
     "one note of each kind": (),  # tests/gateway/test_ended.py
     "long lists": (),  # tests/test_jsontypes.py

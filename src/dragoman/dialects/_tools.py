@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypeVar, assert_never
 
+from msgspec import Raw
+
 from dragoman.errors import DecodeError
-from dragoman.jsontypes import JsonObject, copy_json, load_json, pack_json, unpack_json
+from dragoman.jsontypes import JsonObject, copy_json, dump_json, load_json, pack_json, unpack_json
 from dragoman.model.messages import RAW, Message, Opaque, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import AnyTool, CustomTool, ServerTool, Tool
 from dragoman.notes import ROOT, At, Notes
@@ -44,8 +46,8 @@ _packed: dict[_Key, tuple[tuple[AnyTool, ...], bytes]] = {}  # for requests that
 
 def encode_each_tool(tools: tuple[AnyTool, ...], encode: EncodeTool[T], notes: Notes) -> list[T]:
     """Encode all tools that the dialect can say. A list that comes again as the same object, because an agent sends the
-    same tools with every turn, is remembered if it has no notes. Where the result is sent at once, it may be shared;
-    where a caller gets it, it is a copy."""
+    same tools with every turn, is remembered if it has no notes. Where the result is sent at once, objects may be JSON
+    already (`Raw`); where a caller gets it, it is a copy."""
     key = (encode, id(tools))
     if notes.sends:
         known = _written.get(key)
@@ -79,7 +81,7 @@ def _remember(key: _Key, tools: tuple[AnyTool, ...], encoded: list[Any], *, copi
     if data is not None:
         _packed[key] = (tools, data)
     elif not copied:
-        _written[key] = (tools, list(encoded))
+        _written[key] = (tools, [Raw(dump_json(one)) if type(one) is dict else one for one in encoded])
 
 
 def freeform_as_function(tool: CustomTool, dialect: str, at: At, notes: Notes) -> Tool:

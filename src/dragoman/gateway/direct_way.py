@@ -162,6 +162,8 @@ class DirectWay(Way):
             body = whole_now(scope, sent)
             if body is None:
                 return self.leave()
+            upstream = sent.target.upstream
+            scope.take_usage(sent.usage, scope.now.prices.find(upstream.name, upstream.kind, sent.target.model))
             response = respond_whole(scope, body)
         except Exception as error:
             response = refuse(scope.gateway, scope.http, scope.dialect, error)

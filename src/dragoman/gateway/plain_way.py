@@ -117,10 +117,9 @@ class PlainWay(Way):
 
     def _write_head(self, call: PlainCall, quota: str) -> bytes:
         """As `respond_whole` does. The last fields of the head are the connection's."""
-        scope, price = self._scope, self._plan.price
+        scope = self._scope
         scope.status = 200
-        if price is None or price.image is None:
-            scope.take_usage(call.usage, price)
+        scope.take_usage(call.usage, self._plan.price)
         if scope.keep:
             scope.keep_sent(call.raw)
         scope.record()

@@ -183,11 +183,13 @@ class Scope:
         self.bare = None
         if self.resolved is None or not self.resolved.store:
             self.client_request.request = replace(self.client_request.request, messages=())
-            self.client_request.decoded = self.client_request.known = self.client_request.settled = None
+            self.client_request.decoded = self.client_request.known = self.client_request.kept = None
 
     def take_usage(self, usage: Usage | None, price: ModelPrice | None) -> None:
-        """The usage that an upstream has told, and the price of its model, which has none for images: `find_usage` and
+        """The usage that an upstream has told in a whole answer, and the price of its model: `find_usage` and
         `find_cost` would find the same."""
+        if price is not None and price.image is not None:
+            return
         if usage is not None and believe(usage, 1) is usage and (usage.input is not None or usage.output is not None):
             self.usage = self._believed = usage
             self._cost = (None if price is None else count_cost(price, usage),)

@@ -35,6 +35,7 @@ from dragoman.known_turns.write import know
 from dragoman.model.request import Request
 from dragoman.note_places import Place
 from dragoman.notes import MOST_PLACES, Locate, Note, Notes
+from dragoman.passes.prepare import KeptSettings
 from dragoman.passes.turns import join_pieces
 from dragoman.reasoning_state.envelope import has_mark
 from dragoman.reasoning_state.take_back import take_back_state
@@ -262,7 +263,7 @@ def decode(scope: Scope, raw: bytes, path: str, to_sent: ToSent | None = None) -
     find = scope.dialect.locate_request
     locate: Locate | None = None if to_sent is None else lambda value, place: to_sent(find(value, place))
     plain = scope.dialect.read_plain_request(raw) if scope.dialect.read_plain_request is not None else None
-    settings: Request | None = None
+    settings: KeptSettings | None = None
     if plain is not None and len(plain.messages) <= scope.now.settings.limits.entries:  # fast path: plain request
         notes.begin("request", locate or find)
         request = notes.stage(plain)
@@ -275,7 +276,7 @@ def decode(scope: Scope, raw: bytes, path: str, to_sent: ToSent | None = None) -
         dialect=scope.dialect,
         request=restored,
         decoded=request,
-        settled=None if settings is None else (request, settings),
+        kept=None if settings is None else (request, settings),
         same_wire=restored is request,
         raw=raw,
         headers=headers,
@@ -289,9 +290,9 @@ def decode(scope: Scope, raw: bytes, path: str, to_sent: ToSent | None = None) -
 
 def _decode_each(
     scope: Scope, raw: bytes, path: str, headers: dict[str, str], notes: Notes, locate: Locate | None
-) -> tuple[bytes, Request, Request | None]:
-    """Reads a request key by key. Also returns its bytes, which may have been repaired, and an object with its settings
-    that comes with other requests, too."""
+) -> tuple[bytes, Request, KeptSettings | None]:
+    """Reads a request key by key. Also returns its bytes, which may have been repaired, and its settings if they came
+    before."""
     dialect, limits = scope.dialect, scope.now.settings.limits
     owner = scope.http.key_id, dialect.name
     found = scope.gateway.known_settings.find(owner, raw, headers, dialect)
@@ -301,7 +302,7 @@ def _decode_each(
         if request is not None and len(request.messages) <= limits.entries:  # fast path: settings known
             check_size(request, limits)
             notes.begin("request", locate or dialect.locate_request)
-            return raw, notes.stage(request), found.request
+            return raw, notes.stage(request), found.settings
     raw, body = _load(raw, scope, notes, usual=found is None)
     usual = type(body.values.get(dialect.messages_key)) is tuple
     try:

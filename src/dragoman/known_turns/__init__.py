@@ -10,4 +10,7 @@ are three conditions. We cut only between a user turn and the next assistant tur
 turns contain only texts, calls and results. `leaves_apart` says for which profiles the passes treat both kinds apart.
 In every other case the functions return None, and the caller goes the long way. `tests/laws/test_known_turns.py`
 compares both ways.
+
+Of a new conversation, too, the settings and the tools are mostly those of an earlier request. They are known by their
+text (`settings.py`, `tools.py`).
 """

@@ -17,6 +17,7 @@ from dragoman.jsontypes import JsonObject, load_json
 from dragoman.known_turns.tools import Owner
 from dragoman.model.messages import Message
 from dragoman.model.request import Request
+from dragoman.passes.prepare import KeptSettings
 
 MOST_BYTES = 1024 * 1024  # of texts
 MOST_ALIKE = 4  # of one client: a program asks with a few settings
@@ -30,7 +31,7 @@ class SettingsText(Struct, frozen=True):
     keys: tuple[str, ...]  # of the values that may differ, in the order of the body
     texts: tuple[bytes, ...]  # before, between and behind these values
     headers: dict[str, str]  # those of the dialect
-    request: Request  # without messages
+    settings: KeptSettings
 
     @property
     def size(self) -> int:
@@ -52,14 +53,14 @@ class SettingsText(Struct, frozen=True):
 class FoundSettings(NamedTuple):
     """The settings of a body."""
 
-    request: Request  # without messages
+    settings: KeptSettings
     others: dict[str, bytes]  # the texts of the other values
 
 
 def read_others(found: FoundSettings, dialect: Dialect) -> Request | None:
     """The whole request. None if a turn is unusual, or a value no JSON: then the whole body must be read."""
     messages = _read_messages(found.others, dialect)
-    return None if messages is None else replace(found.request, messages=messages)
+    return None if messages is None else replace(found.settings.request, messages=messages)
 
 
 def _read_messages(values: dict[str, bytes], dialect: Dialect) -> tuple[Message, ...] | None:
@@ -93,7 +94,7 @@ class KnownSettings:
         for known in self._all.get(owner, ()):
             others = known.find_others(raw, dialect)
             if others is not None and known.headers == headers:
-                return FoundSettings(known.request, others)
+                return FoundSettings(known.settings, others)
         return None
 
     def keep(
@@ -105,7 +106,7 @@ class KnownSettings:
             return
         edges = [0, *[place for key in keys for place in spans[key]], len(raw)]
         texts = tuple([raw[edges[i] : edges[i + 1]] for i in range(0, len(edges), 2)])
-        known = SettingsText(keys, texts, headers, replace(request, messages=()))
+        known = SettingsText(keys, texts, headers, KeptSettings(replace(request, messages=()), {}))
         if not self._is_new(owner, known):
             return
         if _read_messages({key: raw[slice(*spans[key])] for key in keys}, dialect) is not None:

@@ -53,10 +53,11 @@ class Contents(Struct):
     calls: list[ToolCall]  # in order
     own_calls: bool  # all of them are in turns of the assistant
     marked: list[int]  # the turns with cache marks, once for each mark
+    ids: frozenset[str]  # of all calls
 
     def find_own_ids(self) -> frozenset[str] | None:
         """The ids of the assistant's calls; None if others make calls, too."""
-        return frozenset([call.id for call in self.calls]) if self.own_calls else None
+        return self.ids if self.own_calls else None
 
     def find_names(self) -> dict[str, None] | None:
         """The names in the calls, in order; None if results have names of their own."""
@@ -125,7 +126,7 @@ def find_contents(request: Request, dialect: str) -> Contents:
         add(CACHE_MARK)
     _add_calls(calls, results, dialect, found)
     _add_tools(request.tools or (), found)
-    return Contents(request.messages, found, calls, own_calls, marked)
+    return Contents(request.messages, found, calls, own_calls, marked, frozenset([call.id for call in calls]))
 
 
 def _add_marks(part: Part, number: int, found: set[object], marked: list[int]) -> None:

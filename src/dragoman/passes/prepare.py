@@ -187,6 +187,7 @@ STEPS: tuple[PassStep, ...] = (
 )
 
 MOST_PLANS = 1_000
+MOST_DUE = 50  # of the same settings: for each server, and kind of contents
 SAMPLE = Text(text="words")
 
 
@@ -195,17 +196,16 @@ class PassPlan(Struct, frozen=True):
 
     profile: Profile
     steps: tuple[PassStep, ...]
-    # By the identity of settings, and by what a request contains: the numbers of the steps that may have work.
-    due: dict[tuple[int, frozenset[object]], tuple[Request, tuple[int, ...]]]
 
-    def find_due(self, settings: Request, kinds: set[object]) -> tuple[int, ...]:
-        """As long as none of them changes the request, all others leave it alone. `settings`: those of the request."""
-        key = (id(settings), frozenset(kinds))
-        known = self.due.get(key)
+    def find_due(self, settings: "KeptSettings", kinds: set[object]) -> tuple[int, ...]:
+        """The numbers of the steps that may have work. As long as none of them changes the request, all others leave it
+        alone. `settings`: those of the request."""
+        key = (id(self), frozenset(kinds))
+        known = settings.due.get(key)
         if known is None:
-            if len(self.due) >= MOST_PLANS:
-                self.due.clear()
-            known = self.due[key] = (settings, self._find_due(settings, kinds))
+            if len(settings.due) >= MOST_DUE:
+                settings.due.clear()
+            known = settings.due[key] = (self, self._find_due(settings.request, kinds))
         return known[1]
 
     def _find_due(self, settings: Request, kinds: set[object]) -> tuple[int, ...]:
@@ -220,6 +220,14 @@ class PassPlan(Struct, frozen=True):
         )
 
 
+class KeptSettings(Struct, frozen=True, eq=False):
+    """Settings that come with one request after another, and what was found out about them."""
+
+    request: Request  # without messages
+    # By the identity of a plan, and by what a request contains.
+    due: dict[tuple[int, frozenset[object]], tuple[PassPlan, tuple[int, ...]]]
+
+
 _plans: dict[int, PassPlan] = {}  # by the id() of the profile; it is kept, so that no other object gets that id
 
 
@@ -227,7 +235,7 @@ def _plan(profile: Profile) -> PassPlan:
     known = _plans.get(id(profile))  # fast path: known plan
     if known is None:
         steps = tuple(step for step in STEPS if step.when(profile))
-        known = PassPlan(profile, steps, {})
+        known = PassPlan(profile, steps)
         if len(_plans) >= MOST_PLANS:
             _plans.clear()
         _plans[id(profile)] = known
@@ -284,8 +292,8 @@ def legalise(request: Request, profile: Profile, notes: Notes) -> Request:
     return prepare(request, profile, notes).request
 
 
-def prepare(request: Request, profile: Profile, notes: Notes, settings: Request | None = None) -> Prepared:
-    """`settings`: a request with the same settings, if that object comes again and again."""
+def prepare(request: Request, profile: Profile, notes: Notes, settings: KeptSettings | None = None) -> Prepared:
+    """`settings`: those of the request, if they come again and again."""
     if profile.takes_all:
         return Prepared(notes.stage(request), Undo())
     before, contents = notes.stage(request), find_contents(request, profile.dialect)
@@ -299,9 +307,10 @@ def prepare(request: Request, profile: Profile, notes: Notes, settings: Request 
     if request is not before:
         contents = find_contents(notes.stage(request), profile.dialect)
     plan, start = _plan(profile), 0
-    if settings is not None and settings.stream == request.stream and request is before:  # fast path: settled settings
+    kept = settings if settings is not None and settings.request.stream == request.stream else None
+    if kept is not None and request is before:  # fast path: kept settings
         start = len(plan.steps)
-        for number in plan.find_due(settings, contents.kinds):
+        for number in plan.find_due(kept, contents.kinds):
             request, contents = _run(plan.steps[number], request, profile, notes, contents)
             if request is not before:
                 start = number + 1

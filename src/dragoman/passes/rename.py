@@ -45,10 +45,10 @@ def rename(
 ) -> tuple[Request, Renames]:
     """Renames the tools and ids that are illegal at the target. The history must be paired before. `contents`: of the
     request, if they were found before."""
-    names_used, call_ids = _find_names_used(request, contents)
+    names_used, call_ids, taken_ids = _find_names_used(request, contents)
     illegal = _find_illegal(names_used, names) if names is not None else []
     name_map = _map_names(names_used, illegal, names) if illegal and names is not None else {}
-    id_changes, own_ids, taken = _map_ids(request, call_ids, ids)
+    id_changes, own_ids, taken = _map_ids(request, call_ids, taken_ids, ids)
     if not name_map and not id_changes and not _name_tools(request.tools).repeated:  # fast path: nothing to rename
         return request, Renames(taken=taken) if taken else NOTHING
     changed = replace(
@@ -61,18 +61,20 @@ def rename(
     return changed, Renames(names=wire_names, ids=own_ids, taken=taken)
 
 
-def _find_names_used(request: Request, contents: Contents | None) -> tuple[dict[str, None], list[str]]:
-    """The names of tools in order of appearance, and the ids of all calls."""
-    names, ids = dict(_name_tools(request.tools).names), list[str]()
+def _find_names_used(request: Request, contents: Contents | None) -> tuple[dict[str, None], list[str], frozenset[str]]:
+    """The names of tools in order of appearance, and the ids of all calls, in a list and as a set."""
+    names = _name_tools(request.tools).names
     in_calls = contents.find_names() if contents is not None else None
+    chosen = request.tool_choice.names if request.tool_choice is not None else None
     if contents is not None and in_calls is not None:  # fast path: names of calls
-        names.update(in_calls)
-        ids = [call.id for call in contents.calls]
+        ids, taken = [call.id for call in contents.calls], contents.ids
+        if chosen or not in_calls.keys() <= names.keys():
+            names = names | in_calls
     else:
+        names, ids = dict(names), []
         _add_names(request, names, ids)
-    for name in (request.tool_choice.names if request.tool_choice else None) or ():
-        names[name] = None
-    return names, ids
+        taken = frozenset(ids)
+    return (names | dict.fromkeys(chosen) if chosen else names), ids, taken
 
 
 def _add_names(request: Request, names: dict[str, None], ids: list[str]) -> None:
@@ -241,10 +243,9 @@ def _rename_choice(request: Request, aliases: dict[str, str]) -> ToolChoice | No
 
 
 def _map_ids(
-    request: Request, ids: list[str], rule: Spelling | None
+    request: Request, ids: list[str], fine: frozenset[str], rule: Spelling | None
 ) -> tuple[dict[tuple[int, int], str], dict[str, str], frozenset[str]]:
-    """Place of a call or result -> its new id; new id -> the client's; the client's ids."""
-    fine = frozenset(ids)
+    """Place of a call or result -> its new id; new id -> the client's; the client's ids. `fine`: the ids as a set."""
     if rule is None:
         return {}, {}, fine
     if len(fine) == len(ids) and _are_legal(ids, rule):  # fast path: fine ids

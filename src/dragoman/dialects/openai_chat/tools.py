@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec import Raw
+
 from dragoman.dialects._tools import encode_any_tool, encode_each_tool
 from dragoman.dialects.openai_chat.parts import add_outer, keep_inner
 from dragoman.dialects.openai_chat.words import CHOICES, NAME
@@ -18,7 +20,7 @@ from dragoman.fields import (
     take_text,
     take_word,
 )
-from dragoman.jsontypes import JsonObject
+from dragoman.jsontypes import JsonObject, load_json
 from dragoman.model.request import AnyTool, CustomTool, Request, ServerTool, Tool, ToolChoice
 from dragoman.notes import ROOT, At, Notes
 
@@ -177,16 +179,23 @@ def encode_tools(body: JsonObject, request: Request, notes: Notes) -> None:
     at: At = (ROOT, "tools")
     tools = encode_each_tool(request.tools, encode_tool, notes)
     how = spelled(request.extras, NAME, "~tools")
+    functions = _as_functions(tools) if how == "functions" else None
     if how in ("empty tools", "empty functions") and not request.tools:
         body[how.removeprefix("empty ")] = []
-    elif how == "functions" and all("function" in tool for tool in tools):
-        body["functions"] = [tool["function"] for tool in tools]
+    elif functions is not None:
+        body["functions"] = functions
     elif tools:
         body["tools"] = tools
     elif request.tools:
         notes.dropped(at, "no tool is left that openai_chat has a form for")
     else:
         notes.altered(at, "openai_chat refuses an empty list of tools: left out")
+
+
+def _as_functions(tools: list[Any]) -> list[JsonObject] | None:
+    """In their older form. None if a tool has none."""
+    read = [load_json(tool) if isinstance(tool, Raw) else tool for tool in tools]  # `Raw`: written for another request
+    return [tool["function"] for tool in read] if all("function" in tool for tool in read) else None
 
 
 def has_tools(body: JsonObject) -> bool:
