@@ -14,7 +14,19 @@ from dragoman.failure import Failure
 from dragoman.gateway.error_responses import fail
 from dragoman.gateway.stores.sqlite_keys import SqliteKeyStore
 from dragoman.upstream.spec import Timeouts
-from tests.gateway.house import PATIENT, QUICK, House, Script, Seen, faultline, open_house, say, stream, upstream
+from tests.gateway.house import (
+    PATIENT,
+    QUICK,
+    FirstWords,
+    House,
+    Script,
+    Seen,
+    faultline,
+    open_house,
+    say,
+    stream,
+    upstream,
+)
 from tests.gateway.test_faults import chunk, dice, stall
 from tests.gateway.web import Got, post
 from tests.waiting import wait_until
@@ -258,12 +270,15 @@ STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+FIRST_WORDS = FirstWords()
+
+
 def in_band(error: dict[str, Any]) -> Script:
-    return stream(chunk("fi"), 0.05, b"data: " + json.dumps({"error": error}).encode() + b"\n\n")
+    return stream(chunk("fi"), FIRST_WORDS, b"data: " + json.dumps({"error": error}).encode() + b"\n\n")
 
 
 async def cut(seen: Seen, writer: asyncio.StreamWriter) -> None:
-    await stream(chunk("fi"), 0.05, end="reset")(seen, writer)
+    await stream(chunk("fi"), FIRST_WORDS, end="reset")(seen, writer)
 
 
 BREAKS: dict[str, Script] = {
@@ -272,7 +287,7 @@ BREAKS: dict[str, Script] = {
     "overloaded": in_band({"message": "said", "type": "service_unavailable_error", "code": "server_is_overloaded"}),
     "limit hit": in_band({"message": "said", "type": "rate_limit_error", "code": "rate_limit_exceeded"}),
     "upstream error": in_band({"message": "said", "type": "server_error", "code": None}),
-    "unreadable": stream(chunk("fi"), 0.05, b"data: {]\n\n"),
+    "unreadable": stream(chunk("fi"), FIRST_WORDS, b"data: {]\n\n"),
 }
 BROKEN_CELLS: dict[str, dict[str, Any]] = {
     "cut": {
@@ -373,6 +388,7 @@ def test_a_failure_after_the_first_byte_is_said_in_the_stream(kind: str) -> None
                 house.gateway.now.upstream_states["one"]._breakers.clear()
                 for key in house.gateway.now.upstream_states["one"].keys.keys:
                     key.rests.clear()
+                FIRST_WORDS.watch(house)
                 got = post(house.url, path, body)
                 assert got.status == 200, (door, got.text)
                 assert "fi" in got.text, door

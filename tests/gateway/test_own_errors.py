@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import dragoman
-from tests.gateway.house import House, faultline, open_house, say, stream, upstream
+from tests.gateway.house import FirstWords, House, faultline, open_house, say, stream, upstream
 from tests.gateway.test_error_table import DOORS
 from tests.gateway.test_faults import chunk
 from tests.gateway.web import Got, post
@@ -128,14 +128,15 @@ def test_a_bug_in_reading_an_answer_is_our_500_and_does_not_count_against_the_up
 def test_a_bug_in_reading_a_stream_is_our_500_before_its_first_word_and_an_error_in_it_after(
     behind: Callable[..., House], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pieces = (chunk("fi"), 0.05, chunk("sh"), b"data: [DONE]\n\n")
-    house = behind(stream(*pieces))
+    first_words = FirstWords()
+    house = behind(stream(chunk("fi"), first_words, chunk("sh"), b"data: [DONE]\n\n"))
     monkeypatch.setattr("dragoman.dialects.openai_chat.stream_choice.PartStart", plant)
     got = post(house.url, "/v1/messages", ASKED | {"stream": True})
     assert (got.status, got.json["error"]["type"]) == (500, "api_error")
     monkeypatch.undo()
 
     monkeypatch.setattr("dragoman.dialects.openai_chat.stream_decoder.ReplyEnd", plant)
+    first_words.watch(house)
     got = post(house.url, "/v1/messages", ASKED | {"stream": True})
     assert got.status == 200
     assert "event: error" in got.text

@@ -30,7 +30,7 @@ from dragoman.testing import Provider, faults, serve
 from dragoman.upstream.keys import Secret
 from dragoman.upstream.spec import Timeouts
 from tests.cli.test_serve import environment, serving
-from tests.gateway.house import CANARY, House, Seen, faultline, open_house, say, stream, upstream
+from tests.gateway.house import CANARY, FirstWords, House, Seen, faultline, open_house, say, stream, upstream
 from tests.gateway.skipped_pauses import held_time
 from tests.gateway.test_faults import ASK, DONE, GOOD, ask, chunk, dice, together
 from tests.gateway.test_restarts import accepts, port_of
@@ -106,11 +106,13 @@ def test_p6_nothing_is_tried_more_than_three_times_over_all_keys_and_upstreams()
 
 
 def test_p6_nothing_is_tried_again_after_the_first_byte() -> None:
+    first_words = FirstWords()
     with (
-        faultline(stream(chunk("fi"), 0.05, end="reset")) as first,
+        faultline(stream(chunk("fi"), first_words, end="reset")) as first,
         faultline(GOOD) as second,
         open_house(one(first.url), upstream("two", "openai_chat", second.url, models=("m",))) as house,
     ):
+        first_words.watch(house)
         assert '"error"' in ask(house, streamed=True).text
         assert (len(first.seen), len(second.seen)) == (1, 0)
 
