@@ -266,7 +266,7 @@ def encode_response(head: Head, natural: FinishReason, notes: Notes, request: Re
         # The encoder has no clock: a whole response is made when it is complete.
         body["completed_at"] = body["created_at"] if body["status"] == "completed" else None
         body.setdefault("service_tier", "default")
-        body |= repeat_request(request, sends=notes.sends)
+        body |= repeat_request(request)
     for key in [key for key in (*ALWAYS, "output") if key in own and own[key] is None]:
         if not body[key] or key in ("object", "status"):
             del body[key]  # the original body had null here
@@ -338,14 +338,11 @@ def _complete_tool(tool: JsonObject) -> JsonObject:
     return {"strict": None, "parameters": None, **tool} if tool.get("type") == "function" else tool
 
 
-def repeat_request(request: Request | None, *, sends: bool) -> JsonObject:
-    """`sends`: what is written is sent at once."""
+def repeat_request(request: Request | None) -> JsonObject:
     repeated: JsonObject = copy_json(_REPEATED)
     if request is None:
         return repeated
-    unread = Notes()
-    unread.sends = sends
-    asked = encode_request(replace(request, messages=request.messages[:1]), unread).body
+    asked = encode_request(replace(request, messages=request.messages[:1]), Notes()).body
     for key in _REPEATED:
         if asked.get(key) is not None:
             repeated[key] = asked[key]
