@@ -32,6 +32,7 @@ from dragoman.gateway.take_in import decode, decode_all_turns, decode_turns
 from dragoman.jsontypes import dump_json
 from dragoman.known_turns.history import KnownTurns
 from dragoman.known_turns.read import find_cuts
+from dragoman.known_turns.settings import KnownSettings
 from dragoman.known_turns.tools import MOST_BYTES, KnownTools
 from dragoman.upstream.render import render
 from dragoman.upstream.spec import Target, Upstream
@@ -56,7 +57,8 @@ def run(requests: list[bytes], most_bytes: int) -> list[float]:
     http = SimpleNamespace(headers={}, unique_id="u", key_id="key", facts=HeadFacts())
     now = SimpleNamespace(settings=SimpleNamespace(limits=RequestLimits(entries=100_000)))
     stub: Any = SimpleNamespace(dialect=find_dialect("anthropic"), http=http, refuse=frozenset(), now=now)
-    stub.gateway = SimpleNamespace(known_tools=KnownTools(MOST_BYTES if most_bytes else 0))
+    most = MOST_BYTES if most_bytes else 0
+    stub.gateway = SimpleNamespace(known_tools=KnownTools(most), known_settings=KnownSettings(most))
     scope = cast("Scope", stub)
     known, state = (
         KnownTurns(most_bytes),

@@ -11,7 +11,7 @@ import pytest
 from dragoman.errors import UpstreamError
 from dragoman.upstream.admission import LimitedQueue, Ticket
 from tests.engines.servers import Engine
-from tests.waiting import NEVER_S, until
+from tests.waiting import NEVER_S, until, until_said
 
 pytest.importorskip("redis", reason="the extra `valkey` is not installed")
 
@@ -119,7 +119,7 @@ async def load(queue: LimitedQueue, enough: Callable[[], bool]) -> int:
             if ticket is not None:
                 entered += 1
                 queue.leave(ticket, sent=True, tokens=10)
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(0)
     return entered
 
 
@@ -149,8 +149,7 @@ def test_under_load_most_requests_ask_nothing_and_what_was_not_used_is_given_bac
                 found = await read_used(client, one)
                 return found == [entered, 10 * entered] and not await client.zcard(one.limit("far").keys[0])
 
-            while not await is_settled():
-                await asyncio.sleep(0.05)
+            await until_said(is_settled, bool)
 
     play(valkey, 2, script)
 

@@ -184,7 +184,7 @@ class Processes(RuleBasedStateMachine):
             self.ask(at, 30, tokens, 0.0)
             self.send(0.0, 0.0)
             self.end(0.0, 1.0, 1.0)
-        self.wait(57.5)
+        self.pass_time(57.5)
         for _ in range(9):
             self.clock.advance(pause_s)
             self.ask(at, 30, tokens, 0.0)
@@ -226,7 +226,7 @@ class Processes(RuleBasedStateMachine):
         self.run(self.all[at][0]._stay())
 
     @rule(seconds=st.sampled_from([0.05, 0.3, 1.0, 1.9, 7.0, 31.0, 59.0]))
-    def wait(self, seconds: float) -> None:
+    def pass_time(self, seconds: float) -> None:
         end = self.clock.now + seconds
         while self.clock.now < end:
             self.clock.advance(min(STEP_S, end - self.clock.now))
@@ -284,7 +284,7 @@ class Processes(RuleBasedStateMachine):
             if self.grant:
                 self.send(0.0, 0.0)
                 self.end(0.0, 1.0, 1.0)
-                self.wait(3.0)
+                self.pass_time(3.0)
                 self.settle_down()
                 self.clock.advance(62.0)
                 self.stay()

@@ -4,7 +4,7 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from dragoman.gateway.process import accept
 from dragoman.gateway.process.accept import Acceptor, OpenCounts
 from dragoman.gateway.process.server import bind
+from tests.waiting import until
 
 
 class Street:
@@ -47,12 +48,6 @@ class Worker:
 def stack() -> Iterator[ExitStack]:
     with ExitStack() as held:
         yield held
-
-
-async def until(done: Callable[[], bool]) -> None:
-    async with asyncio.timeout(120):
-        while not done():
-            await asyncio.sleep(0.001)
 
 
 def test_connections_that_come_at_once_are_spread_evenly(stack: ExitStack) -> None:

@@ -65,10 +65,7 @@ class Contents(Struct):
 
 
 def find_contents(request: Request, dialect: str) -> Contents:
-    """`dialect`: the target's.
-
-    The most frequent kinds of parts have lines of their own: Python reads a field of one type faster than a field of
-    several types."""
+    """`dialect`: the target's. The most frequent kinds of parts have lines of their own: that is faster."""
     found: set[object] = {ANYTHING}
     add = found.add
     calls: list[ToolCall] = []
