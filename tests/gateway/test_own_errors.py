@@ -129,7 +129,8 @@ def test_a_bug_in_reading_a_stream_is_our_500_before_its_first_word_and_an_error
     behind: Callable[..., House], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     first_words = FirstWords()
-    house = behind(stream(chunk("fi"), first_words, chunk("sh"), b"data: [DONE]\n\n"))
+    rest = (chunk("sh"), b"data: [DONE]\n\n")
+    house = behind(stream(chunk("fi"), *rest), stream(chunk("fi"), first_words, *rest))
     monkeypatch.setattr("dragoman.dialects.openai_chat.stream_choice.PartStart", plant)
     got = post(house.url, "/v1/messages", ASKED | {"stream": True})
     assert (got.status, got.json["error"]["type"]) == (500, "api_error")
