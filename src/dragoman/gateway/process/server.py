@@ -143,6 +143,7 @@ class Server:
 
     async def _stop_listening(self, listeners: list[socket.socket]) -> None:
         pending = PendingConnections(listeners)
+        await self._open_accepted(listeners)
         for server in self._servers:
             server.close()
         for listener in listeners:
@@ -154,6 +155,15 @@ class Server:
         for client in pending.accept_all():
             with contextlib.suppress(OSError):  # the client has gone
                 await self._open_connection(client)
+
+    async def _open_accepted(self, listeners: list[socket.socket]) -> None:
+        """asyncio drops a connection that it has accepted and not opened yet when its server closes."""
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(NotImplementedError):  # on Windows
+            for listener in listeners:
+                loop.remove_reader(listener)
+        for _ in range(2):
+            await asyncio.sleep(0)
 
 
 def run_loop(main: Any) -> None:
