@@ -289,7 +289,8 @@ class SqliteLedger:
 
     def _open(self) -> sqlite3.Connection:
         if self._read_only and not self._path.exists():
-            raise OSError(f"{self._path}: nothing is recorded yet; a gateway records each request that it answers")
+            words = "a gateway records requests that come with a key, and others with `[ledger] on = true`"
+            raise OSError(f"{self._path}: nothing is recorded yet; {words}")
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         db = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
