@@ -1,6 +1,8 @@
 """A part of a budget in hand, for the time when its store is away."""
 
 import asyncio
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -8,12 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.bookkeeper import Bookkeeper
-from dragoman.accounts.budgets import Line, Refused, Settlement, Spent, SqliteBudgets
+from dragoman.accounts.budgets import Line, Passed, Refused, Settlement, Spent, SqliteBudgets
 from dragoman.accounts.journal import Journal
 from dragoman.accounts.ledger import LedgerRow
 from dragoman.accounts.standby import Standby
 from tests.accounts.test_ledger import ROW
-from tests.waiting import wait_until
+from tests.waiting import NEVER_S, wait_until
 
 LINE, LEASE_S = Line("key:a", 0, 10_000), 60.0
 
@@ -165,6 +167,52 @@ def test_a_client_that_leaves_while_the_store_is_asked_leaves_no_reservation(tmp
     asyncio.run(leave())
     wait_until(lambda: look(store) == (0, 0), "it to be given back")
     books.close()
+
+
+def test_a_settlement_that_takes_long_does_not_let_the_leases_of_others_end(tmp_path: Path, store: Far) -> None:
+    """On a machine with thirty busy processes, the lease of 20 s ended behind a slow database, and 51 requests passed a
+    budget for 50."""
+    slow, settles, renewed = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(Far):
+        def settle(self, settlements: Sequence[Settlement], now: float) -> list[Passed]:
+            settles.set()
+            assert slow.wait(NEVER_S)
+            return super().settle(settlements, now)
+
+        def renew(self, requests: Sequence[str], until: float) -> set[str]:
+            kept = super().renew(requests, until)
+            if "running" in kept:
+                renewed.set()
+            return kept
+
+        def expire(self, now: float) -> int:
+            return 0  # a busy machine may be late with the first renewal
+
+    journal, settling = Journal(tmp_path / "journal"), Slow(tmp_path / "budgets.db")
+    books = Bookkeeper(journal, None, store, settling, remote=store, standby=False, lease_s=1.0, wall=time.time)
+
+    async def ask(*requests: str) -> None:
+        for request in requests:
+            assert isinstance(await books.reserve(request, [LINE], 10, cap=True), list)
+
+    asyncio.run(ask("over", "running"))
+    books.record(_row("over", 7))
+    assert settles.wait(NEVER_S)
+    renewed.clear()
+    assert renewed.wait(NEVER_S), "while the settlement goes on"
+    slow.set()
+    books.record(_row("running", 7))
+    books.close()
+    assert look(store) == (14, 0)
+
+
+def test_a_part_that_the_store_gave_to_others_is_not_renewed(store: Far) -> None:
+    """Its renewal was on its way when its lease ended."""
+    standby = make_standby(store)
+    store.expire(LEASE_S + 1.0)
+    standby.prolong(LEASE_S / 2)
+    assert standby.use("1", [LINE], 10, LEASE_S + 1.0) is None
 
 
 def _row(name: str, cost: int) -> LedgerRow:

@@ -1,7 +1,8 @@
 """Bookkeeper: takes the row of each request and brings it to the ledger and the budgets, in a thread of its own.
 
 A request waits for one short write to the journal, and with a budget for one short transaction. Everything else runs in
-batches: budgets are settled after 50 ms, rows reach the database after half a second.
+batches: budgets are settled after 50 ms, rows reach the database after half a second. A second thread renews the leases
+of reservations: a slow write must not let them end.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ LOCKED_S = 5.0  # a request waits so long for a file of budgets that another pro
 SETTLE_WAITS = (1, 2, 3)  # times SETTLE_S, before a request that found no room in a budget asks again
 WRITE_S = 0.5
 STANDBY_S = 2.0
+RENEWALS = 4  # of a lease, before it would end
 LOOK_S = 60.0  # how often we look for files of dead processes
 FORGET_S = 3600.0
 DAY_S = 86_400.0
@@ -61,9 +63,9 @@ class Bookkeeper:
         self._standby = Standby(settling, self.owner, lease_s) if standby else None
         self._reserved: set[str] = set()
         self._settlements: deque[Settlement] = deque()
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
         self._writing = threading.RLock()  # a batch is settled and written by one thread at a time
-        self._woken, self._stopping = threading.Event(), False
+        self._woken, self._stopping = threading.Event(), threading.Event()
         self.away = ""  # why rows cannot be written now; "" if they can
         self._recorded = self._written = 0  # rows; each is counted by one thread only
 
@@ -164,13 +166,11 @@ class Bookkeeper:
 
     def close(self) -> None:
         """Writes everything to the ledger and the budgets. The rest waits in the journal."""
-        self._stopping = True
+        self._stopping.set()
         self._woken.set()
-        if self._thread is not None:
-            self._thread.join(10.0)
-        if (
-            self._thread is None or not self._thread.is_alive()
-        ):  # else the store is late, and the journal keeps the rows
+        for thread in self._threads:
+            thread.join(10.0)
+        if not any(thread.is_alive() for thread in self._threads):  # else a store is late: the journal keeps the rows
             self._attempt(self._settle)
             self._attempt(self._write)
             self._attempt(self._give_back_standby)
@@ -180,14 +180,15 @@ class Bookkeeper:
                 store.close()
 
     def _start(self) -> None:
-        if self._thread is None:  # late: a thread does not survive the fork of a worker
-            self._thread = threading.Thread(target=self._work, name="bookkeeper", daemon=True)
-            self._thread.start()
+        if not self._threads:  # late: a thread does not survive the fork of a worker
+            for name, work in (("bookkeeper", self._work), ("leases", self._keep_leases)):
+                self._threads.append(threading.Thread(target=work, name=name, daemon=True))
+                self._threads[-1].start()
 
     def _work(self) -> None:
         looked = forgot = -FORGET_S
-        wrote = renewed = stood = time.monotonic()
-        while not self._stopping:
+        wrote = stood = time.monotonic()
+        while not self._stopping.is_set():
             now = time.monotonic()
             if now - looked > LOOK_S:
                 looked = now
@@ -196,9 +197,6 @@ class Bookkeeper:
                 forgot = now
                 self._attempt(self._forget)
             self._attempt(self._settle)
-            if now - renewed > self._lease_s / 3:
-                renewed = now
-                self._attempt(self._renew)
             if self._standby is not None and now - stood > STANDBY_S:
                 stood = now
                 self._attempt(self._renew_standby)
@@ -207,9 +205,15 @@ class Bookkeeper:
                 self._attempt(self._write)
             self._rest()
 
+    def _keep_leases(self) -> None:
+        while not self._stopping.wait(self._lease_s / RENEWALS):
+            self._attempt(self._renew)
+
     def _renew(self) -> None:
         if reserved := list(self._reserved):
             self._settling.renew(reserved, self._wall() + self._lease_s)
+        if self._standby is not None:
+            self._standby.prolong(self._wall())
 
     def _renew_standby(self) -> None:
         if self._standby is not None:
@@ -217,8 +221,8 @@ class Bookkeeper:
 
     def _rest(self) -> None:
         """Sleeps until there is something to do, and then for a moment more: batches are cheaper."""
-        idle_s = STANDBY_S if self._standby is not None and self._standby.wanted else self._lease_s / 3
-        if self._woken.wait(WRITE_S if self.waiting else idle_s) and not self._stopping:
+        idle_s = STANDBY_S if self._standby is not None and self._standby.wanted else self._lease_s / RENEWALS
+        if self._woken.wait(WRITE_S if self.waiting else idle_s) and not self._stopping.is_set():
             self._woken.clear()
             time.sleep(SETTLE_S)
 

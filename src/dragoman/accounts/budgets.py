@@ -39,6 +39,7 @@ where account = :account and period = :period and micros + reserved + :micros <=
 """
 _SETTLE = "insert or ignore into settled select value, ? from json_each(?)"
 _END = "delete from reserved where id in (select value from json_each(?)) returning held"
+_RENEW = "update reserved set until = ? where id in (select value from json_each(?)) returning id"
 _CHANGE = """
 insert into spent values (:account, :period, :micros, :reserved)
 on conflict do update set micros = micros + excluded.micros, reserved = reserved + excluded.reserved
@@ -123,8 +124,8 @@ class BudgetStore(Protocol):
     def settle(self, settlements: Sequence[Settlement], now: float) -> list[Passed]:
         """Each id counts once, however often it is settled."""
 
-    def renew(self, requests: Sequence[str], until: float) -> None:
-        """Prolongs the reservations of requests that still run."""
+    def renew(self, requests: Sequence[str], until: float) -> set[str]:
+        """Prolongs the reservations of requests that still run. Returns those that are still reserved."""
 
     def expire(self, now: float) -> int:
         """Gives back the reservations whose lease has ended. Returns how many."""
@@ -197,9 +198,9 @@ class SqliteBudgets:
             db.execute("delete from settled where at < ?", (now - SETTLED_KEPT_S,))
         return passed
 
-    def renew(self, requests: Sequence[str], until: float) -> None:
+    def renew(self, requests: Sequence[str], until: float) -> set[str]:
         with self._change() as db:
-            db.executemany("update reserved set until = ? where id = ?", [(until, request) for request in requests])
+            return {row[0] for row in db.execute(_RENEW, (until, _encode(requests))).fetchall()}
 
     def expire(self, now: float) -> int:
         with self._change() as db:

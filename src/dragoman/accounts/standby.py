@@ -32,7 +32,7 @@ class InHand(Struct):
 
 
 class Standby:
-    """Requests use it on one thread, the bookkeeper renews it on another."""
+    """Requests use it on one thread, the bookkeeper renews it on two others."""
 
     def __init__(self, store: BudgetStore, owner: str, lease_s: float) -> None:
         self._store, self._owner, self._lease_s = store, owner, lease_s
@@ -110,15 +110,20 @@ class Standby:
             if part.until < now:
                 self._retire(at)  # the store was away for too long, and has given this part to others
         self._give_back(now)
-        parts = [*self._parts.values(), *self._retired]
-        old = [part for part in parts if now <= part.until < now + self._lease_s * 2 / 3]
-        if old:
-            self._store.renew([part.id for part in old], now + self._lease_s)
-            for part in old:
-                part.until = now + self._lease_s
+        self.prolong(now)
         lines = [line for line, _ in list(self._wanted.values())]  # a request may add one meanwhile
         for line, spent in zip(lines, self._store.read(lines) if lines else (), strict=True):
             self._renew_part(line, spent, now)
+
+    def prolong(self, now: float) -> None:
+        """Renews the leases of all parts, also of those that requests still use."""
+        parts = [*self._parts.values(), *self._retired]
+        old = [part for part in parts if now <= part.until < now + self._lease_s * 2 / 3]
+        if old:
+            kept = self._store.renew([part.id for part in old], now + self._lease_s)
+            for part in old:
+                if part.id in kept:  # else its lease ended before the store heard of us: others may have it
+                    part.until = now + self._lease_s
 
     def close(self, now: float) -> None:
         for at in list(self._parts):

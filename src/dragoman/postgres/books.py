@@ -100,12 +100,12 @@ class PostgresBudgets:
 
         return [Passed(lines[row[0], row[1]], row[2], row[3]) for row in self._database.run(work, WRITE_S)]
 
-    def renew(self, requests: Sequence[str], until: float) -> None:
-        async def work(connection: PgConnection) -> None:
-            statement = "update dragoman.reserved set until = $1 where id = any($2)"
-            await connection.execute(statement, until, list(requests))
+    def renew(self, requests: Sequence[str], until: float) -> set[str]:
+        async def work(connection: PgConnection) -> set[str]:
+            statement = "update dragoman.reserved set until = $1 where id = any($2) returning id"
+            return {row[0] for row in await connection.fetch(statement, until, list(requests))}
 
-        self._database.run(work)
+        return self._database.run(work, WRITE_S)
 
     def expire(self, now: float) -> int:
         async def work(connection: PgConnection) -> int:
