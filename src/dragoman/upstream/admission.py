@@ -197,6 +197,10 @@ class LimitStore(Protocol):
     def away(self) -> str:
         """Why the others cannot be asked now; "" if they can."""
 
+    @property
+    def losses(self) -> int:
+        """How often they could not be asked any more."""
+
     def open_queue(
         self, name: str, label: str, *, at_once: int | None, rpm: int | None, tpm: int | None, queue: int
     ) -> LimitedQueue:
@@ -228,7 +232,7 @@ class OwnLimits:
 class ProcessLimits:
     """The limits that this process keeps alone."""
 
-    kept, parts, away = "process", 1, ""
+    kept, parts, away, losses = "process", 1, "", 0
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

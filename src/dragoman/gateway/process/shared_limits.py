@@ -51,7 +51,7 @@ class SharedMemory:
 class SharedLimits:
     """The shared limits as one worker uses them."""
 
-    kept, away = "workers", ""
+    kept, away, losses = "workers", "", 0
 
     def __init__(self, memory: SharedMemory, worker: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._memory, self._worker, self._clock = memory, worker, clock

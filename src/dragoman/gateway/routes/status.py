@@ -186,6 +186,7 @@ HIGHEST = {
     "dragoman_keys_not_read",
     "dragoman_ledger_away",
     "dragoman_state_away",
+    "dragoman_state_losses",
 }
 
 
@@ -201,6 +202,7 @@ def _gauges(gateway: Gateway, asked_by_client: int = 1) -> list[Gauge]:
     gauges.append(("dragoman_config_generation", {}, gateway.now.number))
     gauges.append(("dragoman_keys_not_read", {}, float(bool(gateway.now.access.keys.look()))))
     gauges.append(("dragoman_state_away", {}, float(bool(gateway.limits.away))))
+    gauges.append(("dragoman_state_losses", {}, gateway.limits.losses))
     gauges.append(("dragoman_config_rejected", {}, gateway.rejected))
     gauges.append(("dragoman_log_dropped", {}, gateway.log.sink.dropped if gateway.log.sink else 0))
     known = gateway.known_turns
@@ -221,6 +223,7 @@ HELP = {
     "dragoman_keys_resting": "keys that wait for a rate limit to pass",
     "dragoman_keys_not_read": "is 1 while the key store cannot be read and the last good copy holds",
     "dragoman_state_away": "is 1 while limits are not kept with other gateways, and this process has its share of them",
+    "dragoman_state_losses": "how often the server of the limits went away, also for a moment",
     "dragoman_config_generation": "how often a configuration was read",
     "dragoman_config_rejected": "configurations that were refused",
     "dragoman_log_dropped": "log lines dropped because the log reader stalled",
