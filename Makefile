@@ -78,23 +78,23 @@ clean: ## remove .venv, caches and builds
 
 .venv/.serve: .venv/.made requirements/runtime.txt requirements/build.txt pyproject.toml
 	@echo "Installing dragoman into .venv (100 MB, once; up to a minute) ..."
-	@$(PIP) --require-hashes -r requirements/runtime.txt -r requirements/build.txt
+	@$(PIP) --require-hashes --no-deps -r requirements/runtime.txt -r requirements/build.txt
 	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
 .venv/.docs: .venv/.made requirements/docs.txt
-	$(PIP) --require-hashes -r requirements/docs.txt
+	$(PIP) --require-hashes --no-deps -r requirements/docs.txt
 	@touch $@
 
 .venv/.release: .venv/.made requirements/release.txt
-	$(PIP) --require-hashes -r requirements/release.txt
+	$(PIP) --require-hashes --no-deps -r requirements/release.txt
 	@touch $@
 
 .venv/.dev: .venv/.made requirements/dev.txt pyproject.toml
-	$(PIP) --require-hashes -r requirements/dev.txt
+	$(PIP) --require-hashes --no-deps -r requirements/dev.txt
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
 .venv/.console: .venv/.dev requirements/console.txt
-	$(PIP) --require-hashes -r requirements/console.txt
+	$(PIP) --require-hashes --no-deps -r requirements/console.txt
 	@touch $@

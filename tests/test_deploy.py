@@ -4,9 +4,11 @@ import json
 import re
 import subprocess
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from dragoman.gateway.config.load import read_settings
 from dragoman.gateway.routes.table import OWN
@@ -34,6 +36,33 @@ def test_the_image_is_pinned_small_and_not_root() -> None:
     for word, rest in words:
         if word == "COPY" and not rest.startswith("--from"):
             assert all((ROOT / name).exists() for name in rest.split()[:-1]), rest
+
+
+def read_pins(file: str) -> set[str]:
+    text = (ROOT / "requirements" / file).read_text("utf-8")
+    return {name.lower().replace("_", "-") for name in re.findall(r"^([\w.-]+)==", text, re.MULTILINE)}
+
+
+def missing_pins(pins: set[str]) -> list[str]:
+    """What packages of this environment need that is not pinned beside them."""
+    missing = []
+    for wanted in sorted(pins):
+        try:
+            needs = [Requirement(text) for text in metadata.requires(wanted) or ()]
+        except metadata.PackageNotFoundError:
+            continue  # for another system, or another environment
+        for need in needs:
+            if need.marker is None or need.marker.evaluate({"extra": ""}):
+                missing += [f"{wanted} needs {need}"] if need.name.lower().replace("_", "-") not in pins else []
+    return missing
+
+
+@pytest.mark.parametrize("file", ["runtime.txt", "build.txt", "dev.txt", "deploy.txt"])
+def test_a_pinned_file_is_complete(file: str) -> None:
+    """It is installed without asking for more: pip refused a pin when a newer version of it came out."""
+    pins = read_pins(file)
+    assert len(pins) >= 2
+    assert missing_pins(pins) == []
 
 
 def test_probes_ask_for_paths_that_there_are() -> None:

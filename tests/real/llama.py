@@ -67,7 +67,7 @@ def _install(home: Path, requirements: Path, title: str) -> None:
     command = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     try:
         subprocess.run(
-            [*command, "--require-hashes", "-r", str(requirements)],
+            [*command, "--require-hashes", "--no-deps", "-r", str(requirements)],  # the file is complete
             check=True, capture_output=True, text=True, timeout=INSTALL_S,
         )  # fmt: skip
     except subprocess.CalledProcessError as error:
