@@ -265,6 +265,18 @@ def test_the_gateway_speaks_https_and_takes_a_new_certificate(authority: Authori
         assert fetch(url, authority)[1] != before
 
 
+@pytest.mark.parametrize("secure", [False, True])
+def test_the_health_check_of_the_image_knows_both_schemes(secure: bool, authority: Authority, tmp_path: Path) -> None:
+    check = [sys.executable, str(Path(__file__).parent.parent / "deploy" / "healthcheck.py")]
+    with open_house(tls_cert=str(authority.issue(tmp_path, "own")) if secure else "") as house:
+        asked = [*check, f"127.0.0.1:{house.port}"]  # it waits for a second, as Docker asks again
+        wait_until(lambda: subprocess.run(asked, timeout=NEVER_S, capture_output=True).returncode == 0)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        done = subprocess.run([*check, f"127.0.0.1:{taken.getsockname()[1]}"], timeout=NEVER_S, capture_output=True)
+    assert done.returncode == 1
+
+
 def damage(path: Path, how: str, authority: Authority, tmp_path: Path) -> None:
     good = path.read_bytes()
     key, begins, certificate = good.partition(b"-----BEGIN CERTIFICATE")
