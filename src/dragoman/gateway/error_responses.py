@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 OWN_STATUSES = (401, 403, 405, 413, 415, 421, 431, 502, 508)  # the dialect does not change these
 # The last attempt reached no server. A server that restarts is soon back, so clients may try again.
 AWAY = ("upstream_unreachable", "upstream_closed")
+OWN_ERROR = Failure(kind="server_error", status=500, code="internal", message="an internal error of the gateway")
 SOON_S = 1.0  # Retry-After, if the upstream gave no hint
 
 
@@ -56,7 +57,7 @@ def classify(error: Exception) -> Failure:
         case RecursionError():
             return Failure(kind="invalid_request", status=400, message="nested too deeply")
         case _:
-            return Failure(kind="server_error", status=500, code="internal", message="an internal error of the gateway")
+            return OWN_ERROR
 
 
 def fail(dialect: Dialect, failure: Failure) -> HttpResponse:

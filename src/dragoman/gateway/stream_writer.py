@@ -14,6 +14,7 @@ from dragoman.exchange import HOP
 from dragoman.failure import Failure
 from dragoman.gateway.access.charge import NO_USAGE
 from dragoman.gateway.access.owners import keep_names
+from dragoman.gateway.error_responses import OWN_ERROR
 from dragoman.gateway.http import DirectWriter, Write
 from dragoman.gateway.kept_turns import find_conversation, keep_turn
 from dragoman.gateway.note_header import each_note, write_notes
@@ -42,7 +43,6 @@ AFTER_END_S = 1.0
 ENDS = (ReplyEnd, ReplyFailed)
 SHUTTING_DOWN = Failure(kind="overloaded", status=503, code="shutting_down", message="the server is shutting down")
 TOO_LONG = Failure(kind="timed_out", status=504, code="stream_too_long", message="the stream took too long")
-OWN_ERROR = Failure(kind="server_error", status=500, code="internal", message="an internal error of the gateway")
 
 
 class StreamWriter:
