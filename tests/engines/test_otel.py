@@ -101,7 +101,9 @@ def test_a_request_and_its_attempt_are_spans_of_the_clients_trace(tmp_path: Path
         assert said["gen_ai.request.max_tokens"] == 9
         assert said["http.response.status_code"] == 200
         assert said["server.address"] == "127.0.0.1"
-        assert values(server)["http.response.status_code"] == 200
+        asked = values(server)
+        assert asked["http.response.status_code"] == 200
+        assert (asked["url.scheme"], asked["url.path"]) == ("http", "/v1/chat/completions")
         assert said["gen_ai.response.finish_reasons"].values[0].string_value == "stop"
         for name in ("gen_ai.client.operation.duration", "gen_ai.client.inference.duration"):
             (point,) = collector.metrics[name].histogram.data_points

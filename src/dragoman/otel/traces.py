@@ -61,10 +61,11 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 class Traces:
     """The traces of a process. Threads send spans and metrics; while the collector is away, these are lost."""
 
-    def __init__(self, endpoint: str, *, content: bool = False) -> None:
+    def __init__(self, endpoint: str, *, content: bool = False, scheme: str = "http") -> None:
+        """`scheme`: what clients speak with this process."""
         base, version = endpoint.rstrip("/"), metadata.version("dragoman")
         resource = Resource.create({"service.name": "dragoman", "service.version": version})
-        self.content = content
+        self.content, self.scheme = content, scheme
         self._spans = TracerProvider(resource=resource)
         self._spans.add_span_processor(
             BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{base}/v1/traces", timeout=SEND_S))
@@ -113,7 +114,13 @@ class Trace:
             f"{http.method} {door}",
             context=parent,
             kind=SpanKind.SERVER,
-            attributes={"http.request.method": http.method, "dragoman.door": door, "dragoman.request.id": http.id},
+            attributes={
+                "http.request.method": http.method,
+                "url.path": http.path,
+                "url.scheme": traces.scheme,
+                "dragoman.door": door,
+                "dragoman.request.id": http.id,
+            },
         )
         self._context = set_span_in_context(self._span)
         self._attempts: list[tuple[Attempt, Any, int]] = []

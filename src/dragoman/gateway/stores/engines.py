@@ -78,7 +78,8 @@ def open_traces(settings: Settings) -> "Traces | None":
         return None
     from dragoman.otel.traces import Traces
 
-    return Traces(settings.otel, content=settings.otel_content)
+    scheme = "https" if settings.tls_cert else "http"
+    return Traces(settings.otel, content=settings.otel_content, scheme=scheme)
 
 
 def find_database(env: Mapping[str, str]) -> str:
