@@ -34,6 +34,7 @@ from tests.gateway.test_unreachable import Authority, Vault
 from tests.mcp.servers import House as McpHouse
 from tests.mcp.servers import spec, words
 from tests.mcp.web_server import TOOL, mcp, site
+from tests.ports import free_port
 from tests.waiting import NEVER_S, wait_until
 
 COMPANY = {
@@ -271,9 +272,7 @@ def test_the_health_check_of_the_image_knows_both_schemes(secure: bool, authorit
     with open_house(tls_cert=str(authority.issue(tmp_path, "own")) if secure else "") as house:
         asked = [*check, f"127.0.0.1:{house.port}"]  # it waits for a second, as Docker asks again
         wait_until(lambda: subprocess.run(asked, timeout=NEVER_S, capture_output=True).returncode == 0)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and does not listen
-        done = subprocess.run([*check, f"127.0.0.1:{taken.getsockname()[1]}"], timeout=NEVER_S, capture_output=True)
+    done = subprocess.run([*check, f"127.0.0.1:{free_port()}"], timeout=NEVER_S, capture_output=True)
     assert done.returncode == 1
 
 

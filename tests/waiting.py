@@ -11,7 +11,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-NEVER_S = 120.0  # what has not happened by then will not happen, also where ten processes share a core
+NEVER_S = 300.0  # what has not happened by then will not happen, also where twenty processes share a core
 _LOOK_S = 0.005  # between two looks
 
 

@@ -54,7 +54,7 @@ def test_the_code_of_the_page_runs(block: Block, python: Path, tmp_path: Path) -
             env=env,
             capture_output=True,
             text=True,
-            timeout=NEVER_S * 4,
+            timeout=NEVER_S,
         )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.strip()

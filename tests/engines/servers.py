@@ -90,7 +90,7 @@ def postgres_server() -> Iterator[Engine]:
         words = [str(programs / "initdb"), "-D", str(folder / "data"), "-U", "postgres", "--auth=trust", "-E", "UTF8"]
         made = subprocess.run(
             [*words, "--no-locale", "--no-sync"], user=user, group=user, extra_groups=[] if user else None, cwd="/",
-            capture_output=True, text=True, timeout=120,
+            capture_output=True, text=True, timeout=NEVER_S,
         )  # fmt: skip
         if made.returncode:
             raise UnavailableError(f"initdb: {made.stderr[-300:]}")

@@ -233,7 +233,7 @@ def post(
         body = {**body, "stream": streamed}
     data = body if isinstance(body, bytes) else dump_json(body)
     headers = {"content-type": "application/json"}
-    return httpx2.post(house.url + (path or PATHS[door]), content=data, headers=headers, timeout=NEVER_S * 4)
+    return httpx2.post(house.url + (path or PATHS[door]), content=data, headers=headers, timeout=NEVER_S)
 
 
 def longest_step(

@@ -118,7 +118,7 @@ def find(program: str) -> str:
                 check=True,
                 capture_output=True,
                 env=quiet,
-                timeout=300,
+                timeout=NEVER_S,
             )
     except (OSError, subprocess.SubprocessError) as error:
         return f"{program} cannot be installed here: {error}"
