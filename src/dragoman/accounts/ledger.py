@@ -477,7 +477,8 @@ def _read_packs(
     statement = _PACKS + " and instr(rows, ?)" * len(words) + " order by last desc"
     wanted = [(word, _read_number(text) if word in _NUMBERS else text) for word, text in where.items()]
     for last, lines in db.execute(statement, (since, until, *words)):
-        yield last, [row for row in _read_lines(lines) if since <= row.at <= until and _fits(row, wanted)]
+        rows = [row for row in _read_lines(lines) if since <= row.at <= until]
+        yield last, [row for row in rows if _fits(row, wanted)] if wanted else rows
 
 
 def _fits(row: LedgerRow, wanted: Sequence[tuple[str, object]]) -> bool:
@@ -521,12 +522,16 @@ def _add_packed(
     where: dict[str, str],
 ) -> None:
     """Adds the rows of packs to the sums of single rows."""
+    columns = [(_CLOCKS[word][0], "at") if word in _CLOCKS else (0, word) for word in by]
     for _, rows in _read_packs(db, *span, where):
         found: dict[tuple[str | int, ...], list[LedgerRow]] = {}
-        for row in rows:
+        values = [
+            [int(row.at / seconds) for row in rows] if seconds else list(map(attrgetter(name), rows))
+            for seconds, name in columns
+        ]
+        for row, *at in zip(rows, *values, strict=True):
             if row.at < span[1]:
-                at = tuple(int(row.at / _CLOCKS[word][0]) if word in _CLOCKS else getattr(row, word) for word in by)
-                found.setdefault(at, []).append(row)
+                found.setdefault(tuple(at), []).append(row)
         for at, group in found.items():
             sums = _sum_rows(group)
             groups[at] = [one + more for one, more in zip(groups[at], sums, strict=True)] if at in groups else sums
