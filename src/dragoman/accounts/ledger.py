@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from itertools import chain, compress
+from itertools import chain, compress, repeat
 from operator import attrgetter
 from pathlib import Path
 from typing import Protocol
@@ -529,9 +529,9 @@ def _add_packed(
             [int(row.at / seconds) for row in rows] if seconds else list(map(attrgetter(name), rows))
             for seconds, name in columns
         ]
-        for row, *at in zip(rows, *values, strict=True):
+        for row, at in zip(rows, zip(*values, strict=True) if by else repeat(()), strict=False):
             if row.at < span[1]:
-                found.setdefault(tuple(at), []).append(row)
+                found.setdefault(at, []).append(row)
         for at, group in found.items():
             sums = _sum_rows(group)
             groups[at] = [one + more for one, more in zip(groups[at], sums, strict=True)] if at in groups else sums

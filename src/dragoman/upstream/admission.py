@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Generic, Literal, Protocol, TypeVar
 
-from msgspec import Struct
-
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
 
@@ -26,13 +24,16 @@ Verdict = Literal["go", "wait", "full"]
 # ---------------------------------------------------------------- a limit by the minute
 
 
-class Tick(Struct, eq=False, gc=False):
+class Tick:
     """What was taken within a hundredth of a second. It counts as if all of it had been taken last."""
 
-    at: float  # when the last of it was taken
-    until: float  # from then on a new tick begins
-    weight: int
-    counted: bool = True
+    __slots__ = ("at", "counted", "until", "weight")  # which are written faster than the fields of a Struct
+
+    def __init__(self, at: float, until: float, weight: int) -> None:
+        self.at = at  # when the last of it was taken
+        self.until = until  # from then on a new tick begins
+        self.weight = weight
+        self.counted = True
 
 
 class Window:
@@ -42,19 +43,19 @@ class Window:
     connect cannot squeeze two windows' worth into one. Every call costs the same, however many requests there are.
     """
 
-    __slots__ = ("_span", "_ticks", "_used", "limit")
+    __slots__ = ("_span", "_ticks", "left", "limit")
 
     def __init__(self, limit: int, span_s: float = SPAN_S, margin_s: float = MARGIN_S) -> None:
         self.limit = limit
         self._span = span_s + margin_s
         self._ticks: deque[Tick] = deque()  # by time
-        self._used = 0
+        self.left = limit  # at the last look; below 0 if more was used than was taken
 
     def wait_s(self, now: float, weight: int = 1) -> float:
         """0 when `weight` fits now, else how long until it does."""
         self._forget(now)
         # A request heavier than the whole limit goes when the window is empty: it could never go otherwise.
-        over = self._used + min(weight, self.limit) - self.limit
+        over = min(weight, self.limit) - self.left
         if over <= 0:
             return 0.0
         for tick in self._ticks:
@@ -67,11 +68,11 @@ class Window:
         ticks = self._ticks
         if ticks and ticks[0].at + self._span <= now:
             self._forget(now)
-        return self._used + (weight if weight < self.limit else self.limit) <= self.limit
+        return (weight if weight < self.limit else self.limit) <= self.left
 
     def take(self, now: float, weight: int = 1) -> Tick:
         """Returns where it is counted."""
-        self._used += weight
+        self.left -= weight
         ticks = self._ticks
         if ticks:
             tick = ticks[-1]
@@ -95,23 +96,56 @@ class Window:
         """More was used than was taken, or less."""
         if tick.counted:
             tick.weight += weight
-            self._used += weight
+            self.left -= weight
+
+    def change_limit(self, limit: int) -> None:
+        self.left += limit - self.limit
+        self.limit = limit
 
     def used(self, now: float) -> int:
         self._forget(now)
-        return self._used
-
-    @property
-    def left(self) -> int:
-        left = self.limit - self._used
-        return left if left > 0 else 0
+        return self.limit - self.left
 
     def _forget(self, now: float) -> None:
         ticks = self._ticks
         while ticks and ticks[0].at + self._span <= now:
             tick = ticks.popleft()
             tick.counted = False
-            self._used -= tick.weight
+            self.left += tick.weight
+
+
+def fit_all(windows: Sequence[Window], now: float, weight: int) -> bool:
+    """Whether `weight` fits into each of them. In one step, as every request with a key asks this."""
+    for window in windows:
+        ticks, limit = window._ticks, window.limit
+        if ticks and ticks[0].at + window._span <= now:
+            window._forget(now)
+        if (weight if weight < limit else limit) > window.left:
+            return False
+    return True
+
+
+def take_all(windows: Sequence[Window], now: float, weight: int) -> list[Tick]:
+    """Takes it of each. Returns where it is counted."""
+    found = []
+    for window in windows:
+        ticks = window._ticks
+        if ticks and now < (tick := ticks[-1]).until:
+            window.left -= weight
+            tick.weight += weight
+            if now > tick.at:
+                tick.at = now
+        else:
+            tick = window.take(now, weight)
+        found.append(tick)
+    return found
+
+
+def change_all(windows: Sequence[Window], ticks: Sequence[Tick], weight: int) -> None:
+    for window, tick in zip(windows, ticks, strict=True):
+        if tick.counted:
+            tick.weight += weight
+            window.left -= weight
 
 
 class AnyWindow(Protocol):
@@ -158,7 +192,7 @@ class ShownWindow(Protocol):
     def limit(self) -> int: ...
     @property
     def left(self) -> int:
-        """What was free at the last look. It costs no look of its own."""
+        """What was free at the last look, which may be below 0. It costs no look of its own."""
 
     def used(self, now: float) -> int: ...
     def wait_s(self, now: float, weight: int = 1) -> float: ...
@@ -219,7 +253,7 @@ class OwnLimits:
 
     def window(self, kind: str, limit: int) -> Window:
         found = self._windows.setdefault(kind, Window(limit))
-        found.limit = limit
+        found.change_limit(limit)
         return found
 
     def __enter__(self) -> None:
@@ -299,15 +333,19 @@ class FairQueue(Generic[T]):
 # ---------------------------------------------------------------- the decision
 
 
-class Ticket(Struct, eq=False):
+class Ticket:
     """One request at one upstream."""
 
-    client: str
-    tokens: int  # the most it may cost, until the real number is known
-    admitted: bool = False
-    rpm: Tick | None = None
-    tpm: Tick | None = None
-    ticks: list[Tick] = []  # in an AdmissionRow
+    __slots__ = ("admitted", "client", "row_rpm", "row_tpm", "rpm", "tokens", "tpm")
+
+    def __init__(self, client: str, tokens: int) -> None:
+        self.client = client
+        self.tokens = tokens  # the most it may cost, until the real number is known
+        self.admitted = False
+        self.rpm: Tick | None = None
+        self.tpm: Tick | None = None
+        self.row_rpm: Sequence[Tick] = ()  # in an AdmissionRow
+        self.row_tpm: Sequence[Tick] = ()
 
 
 class Admission:
@@ -443,17 +481,13 @@ class AdmissionRow:
         for one, keeper in self._admissions:
             if one.at_once is not None and keeper.running >= one.at_once:
                 return False
-        for window in self._rpm:
-            if not window.fits(now, 1):
-                return False
-        for window in self._tpm:
-            if not window.fits(now, tokens):
-                return False
+        if not fit_all(self._rpm, now, 1) or not fit_all(self._tpm, now, tokens):
+            return False
         for one, keeper in self._admissions:
             one.running += 1
             keeper.running += 1
-        ticket.ticks = [window.take(now) for window in self._rpm]
-        ticket.ticks += [window.take(now, tokens) for window in self._tpm]
+        ticket.row_rpm = take_all(self._rpm, now, 1)
+        ticket.row_tpm = take_all(self._tpm, now, tokens)
         ticket.admitted = True
         return True
 
@@ -464,14 +498,11 @@ class AdmissionRow:
         for one, keeper in self._admissions:
             one.running -= 1
             keeper.running -= 1
-        first = len(self._rpm)
         if not sent:
-            for window, tick in zip(self._rpm, ticket.ticks, strict=False):
-                window.change(tick, -1)
+            change_all(self._rpm, ticket.row_rpm, -1)
             tokens = 0
         if tokens is not None:
-            for window, tick in zip(self._tpm, ticket.ticks[first:], strict=True):
-                window.change(tick, tokens - ticket.tokens)
+            change_all(self._tpm, ticket.row_tpm, tokens - ticket.tokens)
 
 
 def put_in_row(queues: Sequence[LimitedQueue]) -> AdmissionRow | None:
