@@ -36,6 +36,10 @@ class Tick:
         self.counted = True
 
 
+NO_TICK = Tick(-inf, -inf, 0)
+NO_TICK.counted = False
+
+
 class Window:
     """A sliding limit: no stretch of time of its length ever holds more than the limit.
 
@@ -43,17 +47,19 @@ class Window:
     connect cannot squeeze two windows' worth into one. Every call costs the same, however many requests there are.
     """
 
-    __slots__ = ("_span", "_ticks", "left", "limit")
+    __slots__ = ("_last", "_span", "_ticks", "due", "left", "limit")
 
     def __init__(self, limit: int, span_s: float = SPAN_S, margin_s: float = MARGIN_S) -> None:
         self.limit = limit
         self._span = span_s + margin_s
         self._ticks: deque[Tick] = deque()  # by time
+        self._last = NO_TICK  # of those that count here alone
+        self.due = inf  # nothing leaves before
         self.left = limit  # at the last look; below 0 if more was used than was taken
 
     def wait_s(self, now: float, weight: int = 1) -> float:
         """0 when `weight` fits now, else how long until it does."""
-        self._forget(now)
+        self.forget(now)
         # A request heavier than the whole limit goes when the window is empty: it could never go otherwise.
         over = min(weight, self.limit) - self.left
         if over <= 0:
@@ -65,25 +71,29 @@ class Window:
         return inf  # not reached: every tick leaves the window in the end
 
     def fits(self, now: float, weight: int) -> bool:
-        ticks = self._ticks
-        if ticks and ticks[0].at + self._span <= now:
-            self._forget(now)
+        if now >= self.due:
+            self.forget(now)
         return (weight if weight < self.limit else self.limit) <= self.left
 
     def take(self, now: float, weight: int = 1) -> Tick:
         """Returns where it is counted."""
-        self.left -= weight
-        ticks = self._ticks
-        if ticks:
-            tick = ticks[-1]
-            if now < tick.until:
-                tick.weight += weight
-                if now > tick.at:
-                    tick.at = now
-                return tick
-        tick = Tick(now, now + TICK_S, weight)
-        ticks.append(tick)
+        tick = self._last
+        if now < tick.until:
+            self.left -= weight
+            tick.weight += weight
+            if now > tick.at:
+                tick.at = now
+        else:
+            tick = self._last = Tick(now, now + TICK_S, weight)
+            self.add(tick)
         return tick
+
+    def add(self, tick: Tick) -> None:
+        """From now on a tick counts here, maybe also in other windows."""
+        if not self._ticks:
+            self.due = tick.at + self._span
+        self._ticks.append(tick)
+        self.left -= tick.weight
 
     def stamp(self, tick: Tick, weight: int, now: float) -> Tick:
         """Moves what was taken to the moment when it was sent. Returns where it is counted now."""
@@ -103,48 +113,40 @@ class Window:
         self.limit = limit
 
     def used(self, now: float) -> int:
-        self._forget(now)
+        self.forget(now)
         return self.limit - self.left
 
-    def _forget(self, now: float) -> None:
+    def forget(self, now: float) -> None:
+        """Gives back what is older than the window."""
         ticks = self._ticks
         while ticks and ticks[0].at + self._span <= now:
             tick = ticks.popleft()
             tick.counted = False
             self.left += tick.weight
+        self.due = ticks[0].at + self._span if ticks else inf
 
 
-def fit_all(windows: Sequence[Window], now: float, weight: int) -> bool:
-    """Whether `weight` fits into each of them. In one step, as every request with a key asks this."""
-    for window in windows:
-        ticks, limit = window._ticks, window.limit
-        if ticks and ticks[0].at + window._span <= now:
-            window._forget(now)
-        if (weight if weight < limit else limit) > window.left:
-            return False
-    return True
-
-
-def take_all(windows: Sequence[Window], now: float, weight: int) -> list[Tick]:
-    """Takes it of each. Returns where it is counted."""
-    found = []
-    for window in windows:
-        ticks = window._ticks
-        if ticks and now < (tick := ticks[-1]).until:
+def take_all(windows: Sequence[Window], last: Tick, now: float, weight: int) -> Tick:
+    """Takes the same of each. They share their ticks; `last` is the newest one."""
+    if now < last.until:
+        last.weight += weight
+        if now > last.at:
+            last.at = now
+        for window in windows:
             window.left -= weight
-            tick.weight += weight
-            if now > tick.at:
-                tick.at = now
-        else:
-            tick = window.take(now, weight)
-        found.append(tick)
-    return found
+        return last
+    tick = Tick(now, now + TICK_S, weight)
+    for window in windows:
+        window.add(tick)
+    return tick
 
 
-def change_all(windows: Sequence[Window], ticks: Sequence[Tick], weight: int) -> None:
-    for window, tick in zip(windows, ticks, strict=True):
-        if tick.counted:
-            tick.weight += weight
+def change_all(windows: Sequence[Window], tick: Tick, weight: int) -> None:
+    """More was used than was taken of each, or less. They have the same length: what one of them has forgotten counts
+    in none."""
+    if tick.counted:
+        tick.weight += weight
+        for window in windows:
             window.left -= weight
 
 
@@ -336,7 +338,7 @@ class FairQueue(Generic[T]):
 class Ticket:
     """One request at one upstream."""
 
-    __slots__ = ("admitted", "client", "row_rpm", "row_tpm", "rpm", "tokens", "tpm")
+    __slots__ = ("admitted", "client", "rpm", "tokens", "tpm")
 
     def __init__(self, client: str, tokens: int) -> None:
         self.client = client
@@ -344,8 +346,6 @@ class Ticket:
         self.admitted = False
         self.rpm: Tick | None = None
         self.tpm: Tick | None = None
-        self.row_rpm: Sequence[Tick] = ()  # in an AdmissionRow
-        self.row_tpm: Sequence[Tick] = ()
 
 
 class Admission:
@@ -466,14 +466,15 @@ class Admission:
 class AdmissionRow:
     """Limits of this process that a request needs all of, and does not wait for: those of a key and of its team.
 
-    Does for all in one step what each Admission does."""
+    Does for all in one step what each Admission does. What it takes is counted once for all windows of a kind."""
 
-    __slots__ = ("_admissions", "_rpm", "_tpm")
+    __slots__ = ("_admissions", "_last_rpm", "_last_tpm", "_rpm", "_tpm")
 
     def __init__(self, admissions: Sequence[tuple[Admission, OwnLimits]]) -> None:
         self._admissions = admissions
         self._rpm = [one.rpm for one, _ in admissions if isinstance(one.rpm, Window)]
         self._tpm = [one.tpm for one, _ in admissions if isinstance(one.tpm, Window)]
+        self._last_rpm = self._last_tpm = NO_TICK
 
     def enter_now(self, ticket: Ticket, now: float) -> bool:
         """Takes a place at every limit, or at none."""
@@ -481,13 +482,21 @@ class AdmissionRow:
         for one, keeper in self._admissions:
             if one.at_once is not None and keeper.running >= one.at_once:
                 return False
-        if not fit_all(self._rpm, now, 1) or not fit_all(self._tpm, now, tokens):
-            return False
+        for window in self._rpm:  # as Window.fits
+            if now >= window.due:
+                window.forget(now)
+            if window.left < 1 and window.left < window.limit:
+                return False
+        for window in self._tpm:
+            if now >= window.due:
+                window.forget(now)
+            if window.left < tokens and window.left < window.limit:
+                return False
         for one, keeper in self._admissions:
             one.running += 1
             keeper.running += 1
-        ticket.row_rpm = take_all(self._rpm, now, 1)
-        ticket.row_tpm = take_all(self._tpm, now, tokens)
+        ticket.rpm = self._last_rpm = take_all(self._rpm, self._last_rpm, now, 1)
+        ticket.tpm = self._last_tpm = take_all(self._tpm, self._last_tpm, now, tokens)
         ticket.admitted = True
         return True
 
@@ -499,10 +508,10 @@ class AdmissionRow:
             one.running -= 1
             keeper.running -= 1
         if not sent:
-            change_all(self._rpm, ticket.row_rpm, -1)
+            change_all(self._rpm, ticket.rpm or NO_TICK, -1)
             tokens = 0
         if tokens is not None:
-            change_all(self._tpm, ticket.row_tpm, tokens - ticket.tokens)
+            change_all(self._tpm, ticket.tpm or NO_TICK, tokens - ticket.tokens)
 
 
 def put_in_row(queues: Sequence[LimitedQueue]) -> AdmissionRow | None:
