@@ -45,7 +45,7 @@ class AttemptRow(Struct, frozen=True, array_like=True):
     waited_ms: int
 
 
-class LedgerRow(Struct, frozen=True, omit_defaults=True):
+class LedgerRow(Struct, frozen=True, omit_defaults=True, gc=False):
     id: str
     at: float  # when it began
     key: str = ""  # the key's name, or its id if it has none
