@@ -67,7 +67,7 @@ def write(folder: Path, count: int, days: int) -> None:
             journal.write(one)
         noted = time.perf_counter()
         for segment in list(journal.turn()):
-            ledger.add(segment.read())
+            ledger.add(segment.read(), segment.take_lines())
             journal.is_done(segment)
         noting, adding, batch = noting + noted - began, adding + time.perf_counter() - noted, []
     ledger.close()

@@ -183,6 +183,50 @@ def test_limits_in_a_row_decide_as_each_of_them_does(
                 assert window is None or same is None or window.used(now) == same.used(now)
 
 
+@given(
+    limits=st.tuples(st.integers(1, 6), st.integers(10, 90), st.integers(1, 9), st.integers(10, 150)),
+    steps=st.lists(
+        st.tuples(st.floats(0, 0.02) | GAPS_S, st.integers(0, 1), st.integers(1, 40), st.floats(0, 1.5)), max_size=60
+    ),
+)
+def test_keys_of_one_team_never_pass_its_limits_together(
+    limits: tuple[int, int, int, int], steps: list[tuple[float, int, int, float]]
+) -> None:
+    """Each key counts what it takes in ticks of its own, which its windows and those of the team share."""
+    now, store = 0.0, ProcessLimits(lambda: now)
+    rpm, tpm, team_rpm, team_tpm = limits
+    grants = [{"rpm": rpm, "tpm": tpm}, {"rpm": rpm, "tpm": tpm}, {"rpm": team_rpm, "tpm": team_tpm}]
+    queues = make_queues(store, grants)
+    rows = [put_in_row([queues[key], queues[2]]) for key in (0, 1)]
+    sent: list[tuple[float, int, int, bool]] = []  # time, key, tokens, whether it was sent
+
+    def passes(key: int, tokens: int, span_s: float) -> bool:
+        """Whether one more is too much for one of its limits."""
+        last = [one for one in sent if one[0] > now - span_s]
+        for most, most_tokens, some in ((rpm, tpm, [one for one in last if one[1] == key]), (team_rpm, team_tpm, last)):
+            requests, used = sum(one[3] for one in some), sum(one[2] for one in some)
+            if requests + 1 > most or min(used + tokens, used + most_tokens) > most_tokens:
+                return True
+        return False
+
+    for gap, key, tokens, used in steps:
+        now += gap
+        row, ticket = rows[key], Ticket("a", tokens)
+        assert row is not None
+        if not row.enter_now(ticket, now):
+            assert passes(key, tokens, 60 + MARGIN_S + TICK_S)
+            continue
+        assert not passes(key, tokens, 60)
+        real = min(round(tokens * used), tokens)
+        row.leave(ticket, sent=real > 0, tokens=real)
+        sent.append((now, key, real, real > 0))
+    for queue in queues:
+        view = queue.admission
+        assert view.rpm is not None
+        assert view.tpm is not None
+        assert (view.rpm.used(now + 61), view.tpm.used(now + 61), view.running) == (0, 0, 0)
+
+
 def test_only_what_is_too_old_leaves_a_window() -> None:
     """The first entry is over, and the ones behind it are not."""
     window, sent = Window(3), (0.0, 8.0, 30.0)

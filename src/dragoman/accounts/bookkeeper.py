@@ -257,9 +257,9 @@ class Bookkeeper:
                 return []
         return [found for one in batch for found in self._settle_each([one])]
 
-    def _add_each(self, ledger: Ledger, rows: Sequence[LedgerRow]) -> None:
+    def _add_each(self, ledger: Ledger, rows: Sequence[LedgerRow], lines: Sequence[bytes] = ()) -> None:
         try:
-            ledger.add(rows)
+            ledger.add(rows, lines)
         except TOO_LARGE as error:
             log.warning(own_error("row_not_written", rows[0].id, error))
             for row in rows if len(rows) > 1 else ():
@@ -278,7 +278,7 @@ class Bookkeeper:
                 self._settling.expire(self._wall())
             for segment in segments:
                 rows = segment.read()
-                self._add_each(ledger, rows)
+                self._add_each(ledger, rows, segment.take_lines())
                 self._written += len(rows)
                 self._journal.is_done(segment)
         except OSError as error:

@@ -15,13 +15,11 @@ from pathlib import Path
 
 import msgspec
 
-from dragoman.accounts.ledger import LedgerRow
+from dragoman.accounts.ledger import LedgerRow, read_line, write_line
 
 FOLDER = "journal"
 YOUNG_S = 60.0  # an empty file this young may belong to a process that has not locked it yet
 MOST_IN_MEMORY = 200_000  # rows, while the database is away; the files hold them all
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(LedgerRow).decode
 
 
 def has_files(folder: Path) -> bool:
@@ -35,10 +33,16 @@ class Segment:
     def __init__(self, path: Path, file: int) -> None:
         self.path, self.file = path, file
         self.rows: list[LedgerRow] = []
+        self.lines: list[bytes] = []  # the same rows, until they are given to the database for the first time
         self.size = 0
 
     def read(self) -> list[LedgerRow]:
         return self.rows or read_rows(self.path)
+
+    def take_lines(self) -> list[bytes]:
+        """The lines of all rows, the first time. Later the database may know some of the rows."""
+        lines, self.lines = self.lines, []
+        return lines
 
     def end(self) -> None:
         """Deletes the file: its rows are in the database now."""
@@ -62,12 +66,13 @@ class Journal:
 
     def write(self, row: LedgerRow) -> None:
         """Writes one row, in a few microseconds. If the disk is full, the row is in memory only."""
-        line = _encode(row) + b"\n"
+        line = write_line(row)
         with self._lock:
             segment = self._now
             if segment is None:
                 segment = self._now = self._open()
             segment.rows.append(row)
+            segment.lines.append(line)
             if segment.file < 0:
                 return
             try:
@@ -173,5 +178,5 @@ def read_rows(path: Path) -> list[LedgerRow]:
         for line in file:
             if line.endswith(b"\n"):
                 with suppress(msgspec.DecodeError):
-                    rows.append(_decode(line))
+                    rows.append(read_line(line))
     return rows

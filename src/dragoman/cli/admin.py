@@ -251,7 +251,7 @@ class RemoteLedger:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    def add(self, rows: "Sequence[LedgerRow]") -> None:
+    def add(self, rows: "Sequence[LedgerRow]", lines: "Sequence[bytes]" = ()) -> None:
         raise OSError(f"{self._url}: its ledger is only read")
 
     def sum(self, by: "Sequence[str]", since: float, until: float, where: dict[str, str]) -> "list[Sums]":

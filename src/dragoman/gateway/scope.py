@@ -208,23 +208,17 @@ class Scope:
             self._cost_text = str(cost)
         return self._cost_text
 
-    @property
-    def has_quota(self) -> bool:
-        """Whether the client's key has limits of its own."""
-        holder = self.http.holder
-        return self.charge is not None and holder is not None and bool(holder.limited)
-
     def write_quota(self) -> dict[str, str]:
         """Headers that say how much is left of the limits of the client's key; empty if it has none."""
         holder = self.http.holder
-        if holder is None or not self.has_quota:
+        if holder is None or self.charge is None or not holder.limited:
             return {}
         return self.gateway.key_limits.find_quota(holder, self.dialect).write(self.gateway.wall())
 
     def write_quota_lines(self) -> str:
         """The same, as lines of a head."""
         holder = self.http.holder
-        if holder is None or not self.has_quota:
+        if holder is None or self.charge is None or not holder.limited:
             return ""
         return self.gateway.key_limits.find_quota(holder, self.dialect).write_lines(self.gateway.wall())
 

@@ -147,7 +147,7 @@ class PostgresLedger:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, rows: Sequence[LedgerRow]) -> None:
+    def add(self, rows: Sequence[LedgerRow], lines: Sequence[bytes] = ()) -> None:
         columns = [[_plain(getattr(row, name)) for row in rows] for name in COLUMNS]
         tries = [
             (row.id, number, *(_plain(getattr(one, name)) for name in AttemptRow.__struct_fields__))

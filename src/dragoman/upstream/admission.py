@@ -10,10 +10,8 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Generic, Literal, Protocol, TypeVar
 
-from msgspec import Struct
-
 from dragoman.errors import UpstreamError
-from dragoman.failure import Failure
+from dragoman.upstream.failures import queue_full, queue_timeout
 
 SPAN_S = 60.0
 MARGIN_S = 0.05  # covers the way to the provider
@@ -26,13 +24,20 @@ Verdict = Literal["go", "wait", "full"]
 # ---------------------------------------------------------------- a limit by the minute
 
 
-class Tick(Struct, eq=False, gc=False):
+class Tick:
     """What was taken within a hundredth of a second. It counts as if all of it had been taken last."""
 
-    at: float  # when the last of it was taken
-    until: float  # from then on a new tick begins
-    weight: int
-    counted: bool = True
+    __slots__ = ("at", "counted", "until", "weight")  # which are written faster than the fields of a Struct
+
+    def __init__(self, at: float, until: float, weight: int) -> None:
+        self.at = at  # when the last of it was taken
+        self.until = until  # from then on a new tick begins
+        self.weight = weight
+        self.counted = True
+
+
+NO_TICK = Tick(-inf, -inf, 0)
+NO_TICK.counted = False
 
 
 class Window:
@@ -42,19 +47,21 @@ class Window:
     connect cannot squeeze two windows' worth into one. Every call costs the same, however many requests there are.
     """
 
-    __slots__ = ("_span", "_ticks", "_used", "limit")
+    __slots__ = ("_last", "_span", "_ticks", "due", "left", "limit")
 
     def __init__(self, limit: int, span_s: float = SPAN_S, margin_s: float = MARGIN_S) -> None:
         self.limit = limit
         self._span = span_s + margin_s
         self._ticks: deque[Tick] = deque()  # by time
-        self._used = 0
+        self._last = NO_TICK  # of those that count here alone
+        self.due = inf  # nothing leaves before
+        self.left = limit  # at the last look; below 0 if more was used than was taken
 
     def wait_s(self, now: float, weight: int = 1) -> float:
         """0 when `weight` fits now, else how long until it does."""
-        self._forget(now)
+        self.forget(now)
         # A request heavier than the whole limit goes when the window is empty: it could never go otherwise.
-        over = self._used + min(weight, self.limit) - self.limit
+        over = min(weight, self.limit) - self.left
         if over <= 0:
             return 0.0
         for tick in self._ticks:
@@ -64,25 +71,29 @@ class Window:
         return inf  # not reached: every tick leaves the window in the end
 
     def fits(self, now: float, weight: int) -> bool:
-        ticks = self._ticks
-        if ticks and ticks[0].at + self._span <= now:
-            self._forget(now)
-        return self._used + (weight if weight < self.limit else self.limit) <= self.limit
+        if now >= self.due:
+            self.forget(now)
+        return (weight if weight < self.limit else self.limit) <= self.left
 
     def take(self, now: float, weight: int = 1) -> Tick:
         """Returns where it is counted."""
-        self._used += weight
-        ticks = self._ticks
-        if ticks:
-            tick = ticks[-1]
-            if now < tick.until:
-                tick.weight += weight
-                if now > tick.at:
-                    tick.at = now
-                return tick
-        tick = Tick(now, now + TICK_S, weight)
-        ticks.append(tick)
+        tick = self._last
+        if now < tick.until:
+            self.left -= weight
+            tick.weight += weight
+            if now > tick.at:
+                tick.at = now
+        else:
+            tick = self._last = Tick(now, now + TICK_S, weight)
+            self.add(tick)
         return tick
+
+    def add(self, tick: Tick) -> None:
+        """From now on a tick counts here, maybe also in other windows."""
+        if not self._ticks:
+            self.due = tick.at + self._span
+        self._ticks.append(tick)
+        self.left -= tick.weight
 
     def stamp(self, tick: Tick, weight: int, now: float) -> Tick:
         """Moves what was taken to the moment when it was sent. Returns where it is counted now."""
@@ -95,23 +106,48 @@ class Window:
         """More was used than was taken, or less."""
         if tick.counted:
             tick.weight += weight
-            self._used += weight
+            self.left -= weight
+
+    def change_limit(self, limit: int) -> None:
+        self.left += limit - self.limit
+        self.limit = limit
 
     def used(self, now: float) -> int:
-        self._forget(now)
-        return self._used
+        self.forget(now)
+        return self.limit - self.left
 
-    @property
-    def left(self) -> int:
-        left = self.limit - self._used
-        return left if left > 0 else 0
-
-    def _forget(self, now: float) -> None:
+    def forget(self, now: float) -> None:
+        """Gives back what is older than the window."""
         ticks = self._ticks
         while ticks and ticks[0].at + self._span <= now:
             tick = ticks.popleft()
             tick.counted = False
-            self._used -= tick.weight
+            self.left += tick.weight
+        self.due = ticks[0].at + self._span if ticks else inf
+
+
+def take_all(windows: Sequence[Window], last: Tick, now: float, weight: int) -> Tick:
+    """Takes the same of each. They share their ticks; `last` is the newest one."""
+    if now < last.until:
+        last.weight += weight
+        if now > last.at:
+            last.at = now
+        for window in windows:
+            window.left -= weight
+        return last
+    tick = Tick(now, now + TICK_S, weight)
+    for window in windows:
+        window.add(tick)
+    return tick
+
+
+def change_all(windows: Sequence[Window], tick: Tick, weight: int) -> None:
+    """More was used than was taken of each, or less. They have the same length: what one of them has forgotten counts
+    in none."""
+    if tick.counted:
+        tick.weight += weight
+        for window in windows:
+            window.left -= weight
 
 
 class AnyWindow(Protocol):
@@ -158,7 +194,7 @@ class ShownWindow(Protocol):
     def limit(self) -> int: ...
     @property
     def left(self) -> int:
-        """What was free at the last look. It costs no look of its own."""
+        """What was free at the last look, which may be below 0. It costs no look of its own."""
 
     def used(self, now: float) -> int: ...
     def wait_s(self, now: float, weight: int = 1) -> float: ...
@@ -219,7 +255,7 @@ class OwnLimits:
 
     def window(self, kind: str, limit: int) -> Window:
         found = self._windows.setdefault(kind, Window(limit))
-        found.limit = limit
+        found.change_limit(limit)
         return found
 
     def __enter__(self) -> None:
@@ -299,15 +335,17 @@ class FairQueue(Generic[T]):
 # ---------------------------------------------------------------- the decision
 
 
-class Ticket(Struct, eq=False):
+class Ticket:
     """One request at one upstream."""
 
-    client: str
-    tokens: int  # the most it may cost, until the real number is known
-    admitted: bool = False
-    rpm: Tick | None = None
-    tpm: Tick | None = None
-    ticks: list[Tick] = []  # in an AdmissionRow
+    __slots__ = ("admitted", "client", "rpm", "tokens", "tpm")
+
+    def __init__(self, client: str, tokens: int) -> None:
+        self.client = client
+        self.tokens = tokens  # the most it may cost, until the real number is known
+        self.admitted = False
+        self.rpm: Tick | None = None
+        self.tpm: Tick | None = None
 
 
 class Admission:
@@ -428,14 +466,15 @@ class Admission:
 class AdmissionRow:
     """Limits of this process that a request needs all of, and does not wait for: those of a key and of its team.
 
-    Does for all in one step what each Admission does."""
+    Does for all in one step what each Admission does. What it takes is counted once for all windows of a kind."""
 
-    __slots__ = ("_admissions", "_rpm", "_tpm")
+    __slots__ = ("_admissions", "_last_rpm", "_last_tpm", "_rpm", "_tpm")
 
     def __init__(self, admissions: Sequence[tuple[Admission, OwnLimits]]) -> None:
         self._admissions = admissions
         self._rpm = [one.rpm for one, _ in admissions if isinstance(one.rpm, Window)]
         self._tpm = [one.tpm for one, _ in admissions if isinstance(one.tpm, Window)]
+        self._last_rpm = self._last_tpm = NO_TICK
 
     def enter_now(self, ticket: Ticket, now: float) -> bool:
         """Takes a place at every limit, or at none."""
@@ -443,17 +482,21 @@ class AdmissionRow:
         for one, keeper in self._admissions:
             if one.at_once is not None and keeper.running >= one.at_once:
                 return False
-        for window in self._rpm:
-            if not window.fits(now, 1):
+        for window in self._rpm:  # as Window.fits
+            if now >= window.due:
+                window.forget(now)
+            if window.left < 1 and window.left < window.limit:
                 return False
         for window in self._tpm:
-            if not window.fits(now, tokens):
+            if now >= window.due:
+                window.forget(now)
+            if window.left < tokens and window.left < window.limit:
                 return False
         for one, keeper in self._admissions:
             one.running += 1
             keeper.running += 1
-        ticket.ticks = [window.take(now) for window in self._rpm]
-        ticket.ticks += [window.take(now, tokens) for window in self._tpm]
+        ticket.rpm = self._last_rpm = take_all(self._rpm, self._last_rpm, now, 1)
+        ticket.tpm = self._last_tpm = take_all(self._tpm, self._last_tpm, now, tokens)
         ticket.admitted = True
         return True
 
@@ -464,14 +507,11 @@ class AdmissionRow:
         for one, keeper in self._admissions:
             one.running -= 1
             keeper.running -= 1
-        first = len(self._rpm)
         if not sent:
-            for window, tick in zip(self._rpm, ticket.ticks, strict=False):
-                window.change(tick, -1)
+            change_all(self._rpm, ticket.rpm or NO_TICK, -1)
             tokens = 0
         if tokens is not None:
-            for window, tick in zip(self._tpm, ticket.ticks[first:], strict=True):
-                window.change(tick, tokens - ticket.tokens)
+            change_all(self._tpm, ticket.tpm or NO_TICK, tokens - ticket.tokens)
 
 
 def put_in_row(queues: Sequence[LimitedQueue]) -> AdmissionRow | None:
@@ -552,21 +592,3 @@ class AdmissionWaiter:
                 future.set_result(None)
         if wait is not None:
             self._timer = asyncio.get_running_loop().call_later(wait, self._wake)
-
-
-def queue_full(name: str, most: int, wait_s: float) -> Failure:
-    words = f"the queue of {name} is full ({most} requests wait)"
-    return Failure(kind="overloaded", status=503, code="queue_full", message=words, retry_after_s=max(1.0, wait_s))
-
-
-def queue_timeout(name: str, waited_s: float, wait_s: float, at_once: int | None) -> Failure:
-    """A limit by the minute is the client's to keep (429); too many requests at once are ours (503). (F31)
-
-    `wait_s` is how long a new request would wait now. It can be 0 although a limit by the minute held this one up: a
-    place is free since this moment, or Valkey has lost its memory."""
-    words = f"waited {waited_s:.1f} s for a free place at {name}"
-    if wait_s > 0 or at_once is None:
-        return Failure(
-            kind="rate_limited", status=429, code="queue_timeout", message=words, retry_after_s=max(1.0, wait_s)
-        )
-    return Failure(kind="overloaded", status=503, code="queue_timeout", message=words, retry_after_s=1.0)

@@ -10,6 +10,24 @@ from dragoman.upstream.keys import Secret
 MAX_ERROR_BYTES = 1024 * 1024
 
 
+def queue_full(name: str, most: int, wait_s: float) -> Failure:
+    words = f"the queue of {name} is full ({most} requests wait)"
+    return Failure(kind="overloaded", status=503, code="queue_full", message=words, retry_after_s=max(1.0, wait_s))
+
+
+def queue_timeout(name: str, waited_s: float, wait_s: float, at_once: int | None) -> Failure:
+    """A limit by the minute is the client's to keep (429); too many requests at once are ours (503). (F31)
+
+    `wait_s` is how long a new request would wait now. It can be 0 although a limit by the minute held this one up: a
+    place is free since this moment, or Valkey has lost its memory."""
+    words = f"waited {waited_s:.1f} s for a free place at {name}"
+    if wait_s > 0 or at_once is None:
+        return Failure(
+            kind="rate_limited", status=429, code="queue_timeout", message=words, retry_after_s=max(1.0, wait_s)
+        )
+    return Failure(kind="overloaded", status=503, code="queue_timeout", message=words, retry_after_s=1.0)
+
+
 def malformed(words: str) -> Failure:
     return Failure(kind="server_error", status=502, code="upstream_malformed", message=words)
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
-from dragoman.upstream.admission import FairQueue, Ticket, queue_full, queue_timeout
+from dragoman.upstream.admission import FairQueue, Ticket
+from dragoman.upstream.failures import queue_full, queue_timeout
 from dragoman.valkey.server import AwayError, ScriptReply
 
 if TYPE_CHECKING:

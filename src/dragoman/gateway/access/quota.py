@@ -54,9 +54,9 @@ class Quota:
             least = window.left
             for other in others:
                 left = other.left
-                if left < least:
+                if left < least and least > 0:
                     least, window = left, other
-            values += (window.limit, least, reset)
+            values += (window.limit, least if least > 0 else 0, reset)
         return values
 
 
