@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -154,7 +154,7 @@ def built_in(kind: str) -> dict[str, ModelPrice | None]:
 
 @cache
 def _parts() -> tuple[str, dict[str, str]]:
-    text = files("dragoman.accounts").joinpath("prices.toml").read_text("utf-8")
+    text = Path(__file__).with_name("prices.toml").read_text("utf-8")
     found = list(_HEAD.finditer(text))
     ends = [*(mark.start() for mark in found[1:]), len(text)]
     return text[: found[0].start()], {mark[1]: text[mark.start() : end] for mark, end in zip(found, ends, strict=True)}
