@@ -123,8 +123,7 @@ class KnownTurns:
         found: list[History] = []
         for level in self._levels[: bisect_right(self._levels, len(raw))]:
             found += self._alike.get((owner, level, raw[level - self._sample : level]), ())
-        found.reverse()
-        return found
+        return list(dict.fromkeys(reversed(found)))  # each is kept at two levels
 
     def find(self, alike: list[History], raw: bytes, now: float) -> Hit | None:
         """The known beginning of a body. `alike`: what `find_alike` found for it."""

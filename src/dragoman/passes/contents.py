@@ -1,5 +1,8 @@
 """Finds in one walk what a request contains, so that a pass about anything else is not run."""
 
+from collections.abc import Callable
+from operator import attrgetter
+
 from msgspec import Struct
 
 from dragoman.model.messages import (
@@ -39,6 +42,9 @@ SPLIT = NEXT | {SPLIT_ANSWER}
 INNER_MARKS = frozenset({CACHE_MARK, INNER_MARK})
 
 
+_read_role: Callable[[Message], str] = attrgetter("role")
+
+
 def count_lead(messages: tuple[Message, ...]) -> int:
     """How many system turns a conversation begins with."""
     lead = 0
@@ -49,11 +55,17 @@ def count_lead(messages: tuple[Message, ...]) -> int:
 
 class Contents(Struct):
     messages: tuple[Message, ...]
+    tools: tuple[AnyTool, ...] | None
+    marked_tools: bool  # some of them have cache marks
     kinds: set[object]  # roles, kinds of parts, and the words above
     calls: list[ToolCall]  # in order
     own_calls: bool  # all of them are in turns of the assistant
     marked: list[int]  # the turns with cache marks, once for each mark
     ids: frozenset[str]  # of all calls
+
+    def are_of(self, request: Request) -> bool:
+        """Whether the request has still these turns and tools."""
+        return self.messages is request.messages and self.tools is request.tools
 
     def find_own_ids(self) -> frozenset[str] | None:
         """The ids of the assistant's calls; None if others make calls, too."""
@@ -66,7 +78,7 @@ class Contents(Struct):
 
 def find_contents(request: Request, dialect: str) -> Contents:
     """`dialect`: the target's. The most frequent kinds of parts have lines of their own: that is faster."""
-    found: set[object] = {ANYTHING}
+    found: set[object] = {ANYTHING, *map(_read_role, request.messages)}
     add = found.add
     calls: list[ToolCall] = []
     results: list[ToolResult] = []
@@ -75,9 +87,7 @@ def find_contents(request: Request, dialect: str) -> Contents:
     own_calls, answering, loose, before = True, False, False, ""
     for i, message in enumerate(request.messages):
         role, parts = message.role, message.parts
-        if role != before:
-            add(role)
-        else:
+        if role == before:
             found.update(SPLIT if role == "assistant" else NEXT)
         if role == "assistant":
             if answering:
@@ -122,8 +132,10 @@ def find_contents(request: Request, dialect: str) -> Contents:
     if marked or request.cache is not None:
         add(CACHE_MARK)
     _add_calls(calls, results, dialect, found)
-    _add_tools(request.tools or (), found)
-    return Contents(request.messages, found, calls, own_calls, marked, frozenset([call.id for call in calls]))
+    tools = request.tools
+    marked_tools = _add_tools(tools or (), found)
+    ids = frozenset([call.id for call in calls])
+    return Contents(request.messages, tools, marked_tools, found, calls, own_calls, marked, ids)
 
 
 def _add_marks(part: Part, number: int, found: set[object], marked: list[int]) -> None:
@@ -159,9 +171,13 @@ def _add_calls(calls: list[ToolCall], results: list[ToolResult], dialect: str, f
                 found |= INNER_MARKS
 
 
-def _add_tools(tools: tuple[AnyTool, ...], found: set[object]) -> None:
+def _add_tools(tools: tuple[AnyTool, ...], found: set[object]) -> bool:
+    """Also returns whether one of them has a cache mark."""
+    marked = False
     for tool in tools:
         if type(tool) is not Tool:
             found.add(type(tool))
         elif tool.cache is not None:
             found.add(CACHE_MARK)
+            marked = True
+    return marked
