@@ -78,7 +78,7 @@ class Contents(Struct):
 
 def find_contents(request: Request, dialect: str) -> Contents:
     """`dialect`: the target's. The most frequent kinds of parts have lines of their own: that is faster."""
-    found: set[object] = {ANYTHING, *map(_read_role, request.messages)}
+    found: set[object] = {ANYTHING, Text, *map(_read_role, request.messages)}  # hardly any has no text
     add = found.add
     calls: list[ToolCall] = []
     results: list[ToolResult] = []
@@ -101,7 +101,6 @@ def find_contents(request: Request, dialect: str) -> Contents:
             add(TURN_KEYS)
         for part in parts:
             kind = type(part)
-            add(kind)
             if kind is Text:
                 if part.cache is not None or part.seal is not None:  # type: ignore[union-attr]
                     _add_marks(part, i, found, marked)
@@ -123,8 +122,10 @@ def find_contents(request: Request, dialect: str) -> Contents:
                 else:
                     loose = True
                 continue
-            elif kind is not Reasoning:
-                _add_marks(part, i, found, marked)
+            else:
+                add(kind)
+                if kind is not Reasoning:
+                    _add_marks(part, i, found, marked)
             if pending and role != "assistant":
                 loose = True
     if loose or pending or not own_calls:
@@ -147,6 +148,10 @@ def _add_marks(part: Part, number: int, found: set[object], marked: list[int]) -
 
 
 def _add_calls(calls: list[ToolCall], results: list[ToolResult], dialect: str, found: set[object]) -> None:
+    if calls:
+        found.add(ToolCall)
+    if results:
+        found.add(ToolResult)
     for call in calls:
         if call.seal is not None:
             found.add(SEAL)
