@@ -4,7 +4,6 @@ import asyncio
 import zlib
 from collections.abc import Callable, Iterable
 from importlib import import_module
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from msgspec import Raw
@@ -28,7 +27,6 @@ from dragoman.jsontypes import (
     split_members,
 )
 from dragoman.known_turns.tools import LEAST_BYTES, KnownTools, Owner, find_tools_key
-from dragoman.model.messages import Message, Part
 from dragoman.model.request import AnyTool, Request
 
 RATIO_FREE_BYTES = 1024 * 1024
@@ -39,7 +37,6 @@ MOST_KEYS = 1_000  # of the outermost object: each is looked at by itself
 PARTS_PER_ENTRY = 3
 MOST_STOPS = 100  # sequences: each piece of an answer is searched for those that the upstream does not take
 MOST_FRAMES = 1000  # gzip calls them members; programs that compress in parallel write a few dozen
-_read_parts: Callable[[Message], tuple[Part, ...]] = attrgetter("parts")
 ZSTD_WINDOW_BITS = 23  # "an encoder must not use a window of more than 8 MB" (RFC 9659, section 3)
 
 # The configuration decides where a request goes, never a client (T04).
@@ -230,5 +227,5 @@ def check_size(request: Request, limits: RequestLimits) -> None:
     if request.stop is not None and len(request.stop) > MOST_STOPS:
         raise DecodeError(f"more than {MOST_STOPS} stop sequences")
     most = limits.entries * PARTS_PER_ENTRY
-    if sum(map(len, map(_read_parts, request.messages))) > most:
+    if sum([len(message.parts) for message in request.messages]) > most:
         raise DecodeError(f"more than {most} parts in all messages")

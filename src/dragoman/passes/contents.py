@@ -1,8 +1,5 @@
 """Finds in one walk what a request contains, so that a pass about anything else is not run."""
 
-from collections.abc import Callable
-from operator import attrgetter
-
 from msgspec import Struct
 
 from dragoman.model.messages import (
@@ -42,9 +39,6 @@ SPLIT = NEXT | {SPLIT_ANSWER}
 INNER_MARKS = frozenset({CACHE_MARK, INNER_MARK})
 
 
-_read_role: Callable[[Message], str] = attrgetter("role")
-
-
 def count_lead(messages: tuple[Message, ...]) -> int:
     """How many system turns a conversation begins with."""
     lead = 0
@@ -78,7 +72,7 @@ class Contents(Struct):
 
 def find_contents(request: Request, dialect: str) -> Contents:
     """`dialect`: the target's. The most frequent kinds of parts have lines of their own: that is faster."""
-    found: set[object] = {ANYTHING, Text, *map(_read_role, request.messages)}  # hardly any has no text
+    found: set[object] = {ANYTHING, Text}  # hardly any has no text
     add = found.add
     calls: list[ToolCall] = []
     results: list[ToolResult] = []
@@ -87,7 +81,9 @@ def find_contents(request: Request, dialect: str) -> Contents:
     own_calls, answering, loose, before = True, False, False, ""
     for i, message in enumerate(request.messages):
         role, parts = message.role, message.parts
-        if role == before:
+        if role != before:
+            add(role)
+        else:
             found.update(SPLIT if role == "assistant" else NEXT)
         if role == "assistant":
             if answering:
