@@ -103,8 +103,7 @@ def find_contents(request: Request, dialect: str) -> Contents:
             elif kind is ToolCall:
                 calls.append(part)  # type: ignore[arg-type]
                 pending.append(part.id)  # type: ignore[union-attr, arg-type]
-                if role != "assistant":
-                    own_calls = False
+                own_calls = own_calls and role == "assistant"
                 if part.cache is not None:  # type: ignore[union-attr]
                     marked.append(i)
                 continue
@@ -129,10 +128,9 @@ def find_contents(request: Request, dialect: str) -> Contents:
     if marked or request.cache is not None:
         add(CACHE_MARK)
     _add_calls(calls, results, dialect, found)
-    tools = request.tools
-    marked_tools = _add_tools(tools or (), found)
+    marked_tools = _add_tools(request.tools or (), found)
     ids = frozenset([call.id for call in calls])
-    return Contents(request.messages, tools, marked_tools, found, calls, own_calls, marked, ids)
+    return Contents(request.messages, request.tools, marked_tools, found, calls, own_calls, marked, ids)
 
 
 def _add_marks(part: Part, number: int, found: set[object], marked: list[int]) -> None:
