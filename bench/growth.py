@@ -30,7 +30,7 @@ from dragoman.gateway.http import HeadFacts
 from dragoman.gateway.scope import Scope
 from dragoman.gateway.take_in import decode, decode_all_turns, decode_turns
 from dragoman.jsontypes import dump_json
-from dragoman.known_turns.history import KnownTurns
+from dragoman.known_turns.history import KnownTurns, find_later
 from dragoman.known_turns.read import find_cuts
 from dragoman.known_turns.settings import KnownSettings
 from dragoman.known_turns.tools import MOST_BYTES, KnownTools
@@ -74,10 +74,11 @@ def run(requests: list[bytes], most_bytes: int) -> list[float]:
 
 
 def take_in(scope: Scope, known: KnownTurns, raw: bytes) -> ClientRequest:
-    later = known.find_later(OWNER, raw)
+    alike = known.find_alike(OWNER, raw)
+    later = find_later(alike, raw)
     if later is not None:
         find_cuts(later)
-    hit = known.find(OWNER, raw, 0.0)
+    hit = known.find(alike, raw, 0.0)
     found = None if hit is None else decode_turns(scope, raw, PATH, hit)
     asked, history = found or decode_all_turns(scope, raw, PATH)
     if history is not None:

@@ -162,7 +162,7 @@ def pointer(path: tuple[str | int, ...]) -> str:
     """A JSON pointer (RFC 6901) for a path."""
     if not path:
         return ""
-    where = "/" + "/".join([str(step) for step in path])
+    where = "/" + "/".join(map(str, path))
     if "~" in where or where.count("/") > len(path):
         steps = [str(step).replace("~", "~0").replace("/", "~1") for step in path]
         where = "/" + "/".join(steps)

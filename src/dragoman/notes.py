@@ -127,19 +127,12 @@ class _Unread(Struct):
         if not places:
             return rank_note(self.kind, "", self.why)
         if self.rank is None:
-            self.rank = self._find_rank()
+            self.rank = rank_note(self.kind, _last_word(self._find_place())[:LONGEST_STEP], self.why)
         return self.rank
-
-    def _find_rank(self) -> NoteRank:
-        last, first = _ends(self.at)
-        within = self.at and self.at[0]  # a place of one step does not move
-        if within and isinstance(first, str) and self.source.find_moves(self.number, first):  # some of it may be gone
-            last = _last_word(self._find_place())
-        return rank_note(self.kind, last[:LONGEST_STEP], self.why)
 
     def _find_place(self) -> Place:
         if self.place is None:
-            self.place = self.source.find_place(self.at, self.number)
+            self.place = self.source.trace(self.number, flatten(self.at))
         return self.place
 
     def is_mended_turn(self) -> bool:
@@ -342,19 +335,12 @@ class Notes:
         self._all.append(_Unread(kind, at, why, self._source, len(self._forms) - 1))
 
 
-def _ends(at: At) -> tuple[str, str | int]:
-    """The last field name in a place, and the first step of the place."""
-    last = ""
-    first: str | int = ""
-    while at:
-        at, first = at
-        if not last and isinstance(first, str) and not first.isdecimal():
-            last = first
-    return last, first
-
-
 def _last_word(place: Place) -> str:
-    return next((step for step in reversed(place) if isinstance(step, str) and not step.isdecimal()), "")
+    """The last field name in a place."""
+    for step in reversed(place):
+        if isinstance(step, str) and not step.isdecimal():
+            return step
+    return ""
 
 
 def _last_name(at: At) -> str:

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -72,14 +72,14 @@ def count_cost(price: ModelPrice | None, usage: Usage | None, images: int = 0) -
     total += (usage.output or 0) * price.output
     if usage.reasoning:
         total += usage.reasoning * (price.output if price.reasoning is None else price.reasoning)
-    for count, plain, own in (
-        (usage.input_audio, price.input, price.input_audio),
-        (usage.output_audio, price.output, price.output_audio),
-    ):
-        if count:  # input and output include them
-            if own is None:
-                return None
-            total += count * (own - plain)
+    if usage.input_audio:  # the input includes it
+        if price.input_audio is None:
+            return None
+        total += usage.input_audio * (price.input_audio - price.input)
+    if usage.output_audio:
+        if price.output_audio is None:
+            return None
+        total += usage.output_audio * (price.output_audio - price.output)
     if images:
         if price.image is None:
             return None
@@ -154,7 +154,7 @@ def built_in(kind: str) -> dict[str, ModelPrice | None]:
 
 @cache
 def _parts() -> tuple[str, dict[str, str]]:
-    text = files("dragoman.accounts").joinpath("prices.toml").read_text("utf-8")
+    text = Path(__file__).with_name("prices.toml").read_text("utf-8")
     found = list(_HEAD.finditer(text))
     ends = [*(mark.start() for mark in found[1:]), len(text)]
     return text[: found[0].start()], {mark[1]: text[mark.start() : end] for mark, end in zip(found, ends, strict=True)}

@@ -60,7 +60,7 @@ class KnownPrompts:
         if packed is None or not self.turns.most_bytes:
             return ReadPrompt(read(prompt))
         raw, now = packed[_head_size(len(entries)) :], self._clock()
-        hit = self.turns.find(OWNER, raw, now)
+        hit = self.turns.find(self.turns.find_alike(OWNER, raw), raw, now)
         messages = None if hit is None else _read_new(prompt, hit, read, dialect)
         if messages is None:
             hit, messages = None, tuple(read(prompt))

@@ -67,12 +67,10 @@ def encode_turns(
         elif is_silent(extras, dialect):  # fast path: frequent turn
             silent = extras
             encoded = fast(message, (at, i), notes)
-        if encoded is None:
-            turns.extend(whole(message, (at, i), notes))
-        elif type(encoded) is list:
-            turns.extend(encoded)
-        else:  # the most frequent case: one message for a turn
-            turns.append(encoded)  # type: ignore[arg-type]  # `cast` is a call for each turn
+        if type(encoded) is dict:  # the most frequent case: one message for a turn
+            turns.append(encoded)
+        else:
+            turns.extend(whole(message, (at, i), notes) if encoded is None else encoded)  # type: ignore[arg-type]  # `cast` is a call for each turn
     return turns
 
 

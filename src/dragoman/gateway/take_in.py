@@ -28,7 +28,7 @@ from dragoman.gateway.own_door import check_extras
 from dragoman.gateway.routes.responses import fetch_items, resolve, stands_alone
 from dragoman.gateway.scope import CHARS_PER_TOKEN, Scope
 from dragoman.jsontypes import MOST_VALUES, find_surrogates, mend_surrogates
-from dragoman.known_turns.history import History, Hit
+from dragoman.known_turns.history import History, Hit, find_later
 from dragoman.known_turns.read import count_parts, count_values, find_cuts, join, make_history, make_later, read_new
 from dragoman.known_turns.settings import read_others
 from dragoman.known_turns.write import know
@@ -153,12 +153,13 @@ def remembers_turns(scope: Scope) -> bool:
 def read_turns_now(scope: Scope, raw: bytes, path: str) -> ClientRequest | None:
     """The same as `take_in_turns` for a request that is not large. None: an earlier one, which must be read, is."""
     gateway, owner = scope.gateway, (scope.http.key_id, scope.dialect.name)
-    later = gateway.known_turns.find_later(owner, raw)
+    alike = gateway.known_turns.find_alike(owner, raw)
+    later = find_later(alike, raw)
     if later is not None:
         if is_large(later.raw):
             return None
         find_cuts(later)
-    hit = gateway.known_turns.find(owner, raw, gateway.clock())
+    hit = gateway.known_turns.find(alike, raw, gateway.clock())
     found = None if hit is None else decode_turns(scope, raw, path, hit)
     client_request, history = found or decode_all_turns(scope, raw, path)
     if history is not None:
@@ -169,10 +170,11 @@ def read_turns_now(scope: Scope, raw: bytes, path: str) -> ClientRequest | None:
 async def take_in_turns(scope: Scope, path: str, raw: bytes) -> ClientRequest:
     """Reads a request, but not the turns that came in an earlier one of the same client."""
     gateway, owner = scope.gateway, (scope.http.key_id, scope.dialect.name)
-    later = gateway.known_turns.find_later(owner, raw)
+    alike = gateway.known_turns.find_alike(owner, raw)
+    later = find_later(alike, raw)
     if later is not None:
         await off_loop(is_large(later.raw), find_cuts, later)
-    hit = gateway.known_turns.find(owner, raw, gateway.clock())
+    hit = gateway.known_turns.find(alike, raw, gateway.clock())
     found: tuple[ClientRequest, History | None] | None = None
     if hit is not None:
         found = await off_loop(is_large(hit.new or hit.short), decode_turns, scope, raw, path, hit)

@@ -118,24 +118,22 @@ class KnownTurns:
     def __len__(self) -> int:
         return len(self._all)
 
-    def find(self, owner: tuple[str, str], raw: bytes, now: float) -> Hit | None:
-        """The known beginning of a body."""
-        for level in reversed(self._levels[: bisect_right(self._levels, len(raw))]):
-            for history in reversed(self._alike.get((owner, level, raw[level - self._sample : level]), ())):
-                hit = _match(history, raw) if history.later is None else None
-                if hit is not None:
-                    self.hits += 1
-                    self._touch(history, now)
-                    return hit
-        self.misses += 1
-        return None
+    def find_alike(self, owner: tuple[str, str], raw: bytes) -> list[History]:
+        """Conversations that may begin as a body does. The longest and newest come first."""
+        found: list[History] = []
+        for level in self._levels[: bisect_right(self._levels, len(raw))]:
+            found += self._alike.get((owner, level, raw[level - self._sample : level]), ())
+        return list(dict.fromkeys(reversed(found)))  # each is kept at two levels
 
-    def find_later(self, owner: tuple[str, str], raw: bytes) -> History | None:
-        """A body that this one continues and that was not looked at yet: `find_cuts` must look at it first."""
-        for level in reversed(self._levels[: bisect_right(self._levels, len(raw))]):
-            for history in self._alike.get((owner, level, raw[level - self._sample : level]), ()):
-                if history.later is not None and raw.startswith(history.later.known):
-                    return history
+    def find(self, alike: list[History], raw: bytes, now: float) -> Hit | None:
+        """The known beginning of a body. `alike`: what `find_alike` found for it."""
+        for history in alike:
+            hit = _match(history, raw) if history.later is None else None
+            if hit is not None:
+                self.hits += 1
+                self._touch(history, now)
+                return hit
+        self.misses += 1
         return None
 
     def keep(self, owner: tuple[str, str], history: History, now: float, instead: History | None = None) -> None:
@@ -179,11 +177,19 @@ class KnownTurns:
             return
         self.bytes -= entry.size
         for key in entry.keys:
-            alike = [other for other in self._alike.get(key, ()) if other is not entry.history]
-            if alike:
-                self._alike[key] = alike
-            else:
-                self._alike.pop(key, None)
+            alike = self._alike[key]
+            alike.remove(entry.history)
+            if not alike:
+                del self._alike[key]
+
+
+def find_later(alike: list[History], raw: bytes) -> History | None:
+    """A body that this one continues and that was not looked at yet: `find_cuts` must look at it first. `alike`: what
+    `find_alike` found for it."""
+    for history in alike:
+        if history.later is not None and raw.startswith(history.later.known):
+            return history
+    return None
 
 
 def _match(history: History, raw: bytes) -> Hit | None:

@@ -33,7 +33,7 @@ class SentTurns:
             return None
         lead = count_lead(messages)  # instructions may change: no turn is written in another way because of them
         raw = array("Q", map(id, messages[lead:])).tobytes()
-        hit = self.turns.find(OWNER, raw, now)
+        hit = self.turns.find(self.turns.find_alike(OWNER, raw), raw, now)
         first = lead if hit is None else lead + 1 + hit.count
         ends = [ID_BYTES * (i + 1 - lead) for i in range(first, len(messages))]
         history = begin_history(raw, messages, ends, find_dialect(CANONICAL), hit)

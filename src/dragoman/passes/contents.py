@@ -49,11 +49,17 @@ def count_lead(messages: tuple[Message, ...]) -> int:
 
 class Contents(Struct):
     messages: tuple[Message, ...]
+    tools: tuple[AnyTool, ...] | None
+    marked_tools: bool  # some of them have cache marks
     kinds: set[object]  # roles, kinds of parts, and the words above
     calls: list[ToolCall]  # in order
     own_calls: bool  # all of them are in turns of the assistant
     marked: list[int]  # the turns with cache marks, once for each mark
     ids: frozenset[str]  # of all calls
+
+    def are_of(self, request: Request) -> bool:
+        """Whether the request has still these turns and tools."""
+        return self.messages is request.messages and self.tools is request.tools
 
     def find_own_ids(self) -> frozenset[str] | None:
         """The ids of the assistant's calls; None if others make calls, too."""
@@ -66,7 +72,7 @@ class Contents(Struct):
 
 def find_contents(request: Request, dialect: str) -> Contents:
     """`dialect`: the target's. The most frequent kinds of parts have lines of their own: that is faster."""
-    found: set[object] = {ANYTHING}
+    found: set[object] = {ANYTHING, Text}  # hardly any has no text
     add = found.add
     calls: list[ToolCall] = []
     results: list[ToolResult] = []
@@ -91,15 +97,13 @@ def find_contents(request: Request, dialect: str) -> Contents:
             add(TURN_KEYS)
         for part in parts:
             kind = type(part)
-            add(kind)
             if kind is Text:
                 if part.cache is not None or part.seal is not None:  # type: ignore[union-attr]
                     _add_marks(part, i, found, marked)
             elif kind is ToolCall:
                 calls.append(part)  # type: ignore[arg-type]
                 pending.append(part.id)  # type: ignore[union-attr, arg-type]
-                if role != "assistant":
-                    own_calls = False
+                own_calls = own_calls and role == "assistant"
                 if part.cache is not None:  # type: ignore[union-attr]
                     marked.append(i)
                 continue
@@ -113,8 +117,10 @@ def find_contents(request: Request, dialect: str) -> Contents:
                 else:
                     loose = True
                 continue
-            elif kind is not Reasoning:
-                _add_marks(part, i, found, marked)
+            else:
+                add(kind)
+                if kind is not Reasoning:
+                    _add_marks(part, i, found, marked)
             if pending and role != "assistant":
                 loose = True
     if loose or pending or not own_calls:
@@ -122,8 +128,9 @@ def find_contents(request: Request, dialect: str) -> Contents:
     if marked or request.cache is not None:
         add(CACHE_MARK)
     _add_calls(calls, results, dialect, found)
-    _add_tools(request.tools or (), found)
-    return Contents(request.messages, found, calls, own_calls, marked, frozenset([call.id for call in calls]))
+    marked_tools = _add_tools(request.tools or (), found)
+    ids = frozenset([call.id for call in calls])
+    return Contents(request.messages, request.tools, marked_tools, found, calls, own_calls, marked, ids)
 
 
 def _add_marks(part: Part, number: int, found: set[object], marked: list[int]) -> None:
@@ -135,6 +142,10 @@ def _add_marks(part: Part, number: int, found: set[object], marked: list[int]) -
 
 
 def _add_calls(calls: list[ToolCall], results: list[ToolResult], dialect: str, found: set[object]) -> None:
+    if calls:
+        found.add(ToolCall)
+    if results:
+        found.add(ToolResult)
     for call in calls:
         if call.seal is not None:
             found.add(SEAL)
@@ -159,9 +170,13 @@ def _add_calls(calls: list[ToolCall], results: list[ToolResult], dialect: str, f
                 found |= INNER_MARKS
 
 
-def _add_tools(tools: tuple[AnyTool, ...], found: set[object]) -> None:
+def _add_tools(tools: tuple[AnyTool, ...], found: set[object]) -> bool:
+    """Also returns whether one of them has a cache mark."""
+    marked = False
     for tool in tools:
         if type(tool) is not Tool:
             found.add(type(tool))
         elif tool.cache is not None:
             found.add(CACHE_MARK)
+            marked = True
+    return marked

@@ -2,7 +2,6 @@
 answer."""
 
 import re
-from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any
 
@@ -184,18 +183,19 @@ TOOLS = -1  # the place of a tool: tools come first in a prompt
 
 def fit_cache_marks(request: Request, profile: Profile, notes: Notes, contents: Contents | None = None) -> Request:
     if profile.cache_marks is not None:
-        marked = None
-        if contents is not None and contents.messages is request.messages:  # fast path: marks found before
-            marked = sorted(set(contents.marked))
-        request = notes.stage(_limit(request, profile.cache_marks, notes, marked))
+        known = None
+        if contents is not None and contents.are_of(request):  # fast path: marks found before
+            known = contents
+        request = notes.stage(_limit(request, profile.cache_marks, notes, known))
     return _order(request, notes) if profile.marks_in_order else request
 
 
-def _marks(request: Request, marked: Iterable[int] | None = None) -> list[tuple[int, int]]:
-    """The places of all cache marks, in the order of the prompt: tools first, then messages. `marked`: the messages
-    with marks, if that is known."""
-    found = [(TOOLS, j) for j, tool in enumerate(request.tools or ()) if type(tool) is Tool and tool.cache is not None]
-    for i in range(len(request.messages)) if marked is None else marked:
+def _marks(request: Request, known: Contents | None = None) -> list[tuple[int, int]]:
+    """The places of all cache marks, in the order of the prompt: tools first, then messages. `known`: what the request
+    contains."""
+    tools = request.tools or () if known is None or known.marked_tools else ()
+    found = [(TOOLS, j) for j, tool in enumerate(tools) if type(tool) is Tool and tool.cache is not None]
+    for i in range(len(request.messages)) if known is None else sorted(set(known.marked)):
         for j, part in enumerate(request.messages[i].parts):
             kind = type(part)
             if kind is Text:  # a branch for itself: it is the most frequent type, and faster this way
@@ -227,12 +227,12 @@ def _mark(request: Request, marks: dict[tuple[int, int], Cache | None]) -> Reque
     return replace(request, tools=tuple(tools))
 
 
-def _limit(request: Request, most: int, notes: Notes, marked: Iterable[int] | None = None) -> Request:
+def _limit(request: Request, most: int, notes: Notes, known: Contents | None = None) -> Request:
     """Keeps the last `most` marks, because they cover the longest prefixes. The automatic mark counts too."""
     if most == 0 and request.cache is not None:
         notes.dropped((ROOT, "cache"), "the target has no cache marks")
         request = replace(request, cache=None)
-    places = _marks(request, marked)
+    places = _marks(request, known)
     over = len(places) + (request.cache is not None) - most
     if over <= 0:
         return request

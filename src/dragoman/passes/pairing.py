@@ -294,31 +294,31 @@ def name_results(request: Request, profile: Profile, notes: Notes) -> Request:
     if _are_named(request.messages):  # fast path: named results
         return request
     names: dict[str, list[str]] = {}
-    changed: dict[int, Message] = {}
+    messages, changed = list(request.messages), False
     for i, message in enumerate(request.messages):
         if message.role == "assistant":
             for part in message.parts:
-                if isinstance(part, ToolCall):
+                if type(part) is ToolCall:
                     names.setdefault(part.id, []).append(part.name)
             continue
+        named: list[Part] | None = None
         for j, part in enumerate(message.parts):
-            if not isinstance(part, ToolResult):
+            if type(part) is not ToolResult:
                 continue
             known = names.get(part.call_id)
             name = known.pop(0) if known else None
             if name is None or name == part.name:
                 continue
-            parts = list(changed.get(i, message).parts)
-            parts[j] = replace(part, name=name)
-            changed[i] = replace(message, parts=tuple(parts))
+            named = named or list(message.parts)
+            named[j] = replace(part, name=name)
             at: At = (((((ROOT, "messages"), i), "parts"), j), "name")
             if part.name is None:
                 notes.invented(at, "the name of its call")
             else:
                 notes.repaired(at, f"its call says {name}")
-    if not changed:
-        return request
-    return replace(request, messages=tuple(changed.get(i, m) for i, m in enumerate(request.messages)))
+        if named:
+            messages[i], changed = replace(message, parts=tuple(named)), True
+    return replace(request, messages=tuple(messages)) if changed else request
 
 
 # ---------------------------------------------------- arguments in the history

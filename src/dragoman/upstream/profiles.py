@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -81,7 +81,7 @@ class Rows(Struct, frozen=True, kw_only=True):
 @cache
 def load_rows() -> Rows:
     """The rows that come with dragoman."""
-    text = files("dragoman.upstream").joinpath(FILE).read_text("utf-8")
+    text = Path(__file__).with_name(FILE).read_text("utf-8")
     return add_rows(Rows(kinds={}), tomllib.loads(text), FILE)
 
 
@@ -257,7 +257,7 @@ def kinds_of_model(model: str, rows: Rows | None = None) -> list[str]:
 @cache
 def load_known() -> dict[str, dict[str, dict[str, Any]]]:
     """Facts of public catalogues, by kind of server and model."""
-    text = files("dragoman.upstream").joinpath(KNOWN_MODELS).read_bytes()
+    text = Path(__file__).with_name(KNOWN_MODELS).read_bytes()
     found: dict[str, dict[str, dict[str, Any]]] = load_json(text)["models"]
     return found
 

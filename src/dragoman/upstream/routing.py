@@ -13,7 +13,6 @@ any other name     nothing, or the first upstream where the configuration says s
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from msgspec import Struct
@@ -190,6 +189,8 @@ def _first_model(routes: Routes, upstream: Upstream) -> str | None:
 
 def find_nearest(routes: Routes, name: str) -> list[str]:
     """Names that look like one that is not known: for an error that helps."""
+    from difflib import get_close_matches  # after a mistake only
+
     known = [*list_models(routes)]
     lower = {model.lower(): model for model in known}
     close = [lower[near] for near in get_close_matches(name.lower(), lower, n=3, cutoff=0.6)]

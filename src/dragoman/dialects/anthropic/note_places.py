@@ -120,12 +120,12 @@ _ROLE: PlaceNames = {"role": "role"}
 
 def _in_turn(request: Request, i: int, rest: Place) -> Place:
     message = request.messages[i]
-    lead = message.role == "system" and spelled(request.extras, NAME, "~system") is None
     first = request.messages[0].role == "system" and spelled(request.extras, NAME, "~system") is None
-    base: Place = ("system",) if lead and i == 0 else ("messages", i - first)
-    content: Place = base if base == ("system",) else (*base, "content")
+    lead = first and i == 0
+    base: Place = ("system",) if lead else ("messages", i - first)
+    content: Place = base if lead else (*base, "content")
     if not rest or rest[0] != "parts":
-        return base if base == ("system",) else (*base, *look_up(_ROLE, rest, NAME))
+        return base if lead else (*base, *look_up(_ROLE, rest, NAME))
     if len(rest) == 1 or type(rest[1]) is not int:
         return content
     return (*content, *_in_list(message.parts, message.extras, rest[1], rest[2:]))

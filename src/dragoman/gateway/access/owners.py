@@ -76,24 +76,28 @@ def find_names(request: Request, *, items: bool) -> set[str]:
     """The ids in a request of things that a provider keeps. `items`: it may go to a server that keeps items of
     answers, so that an item without its content is found by its id."""
     names: set[str] = set()
-    for message in request.messages:
-        if message.extras:
-            names.update(_walk(message.extras))
-        for part in message.parts:  # a long history has hundreds of parts, and most of them name nothing
-            if (type(part) is not Text and type(part) is not ToolCall) or part.extras:
-                names.update(_name_in_part(part, items=items))
+    extras = {id(turn.extras): turn.extras for turn in request.messages if turn.extras}  # by identity: turns share them
+    extras[id(request.extras)] = request.extras
+    parts = [part for turn in request.messages for part in turn.parts]
+    for part in parts:  # a long history has hundreds, and most of them name nothing
+        kind = type(part)
+        if kind is not Opaque and part.extras:  # type: ignore[union-attr]
+            extras[id(part.extras)] = part.extras  # type: ignore[union-attr]  # beside the picture or file that was read
+        if kind is ToolResult:
+            parts += part.parts  # type: ignore[union-attr]
+        elif kind is not Text and kind is not ToolCall:
+            names.update(_name_in_part(part, items=items))
     for tool in request.tools or ():
-        if isinstance(tool, ServerTool):
+        if type(tool) is ServerTool:
             names.update(_walk(tool.body))
-        elif tool.extras:
-            names.update(_walk(tool.extras))
-    names.update(_walk(request.extras))
+        elif tool.extras:  # type: ignore[union-attr]
+            extras[id(tool.extras)] = tool.extras  # type: ignore[union-attr]
+    for own in extras.values():
+        names.update(_walk(own))
     return names
 
 
 def _name_in_part(part: Part, *, items: bool) -> Iterator[str]:
-    if not isinstance(part, Opaque):
-        yield from _walk(part.extras)  # beside the picture or file that was read
     match part:
         case Image() | Document() | Video() | Audio():
             if part.file_id is not None:
@@ -102,10 +106,6 @@ def _name_in_part(part: Part, *, items: bool) -> Iterator[str]:
                 yield part.url
             if type(part) is Audio and part.id is not None:
                 yield part.id
-        case ToolResult():
-            for inner in part.parts:
-                if (type(inner) is not Text and type(inner) is not ToolCall) or inner.extras:
-                    yield from _name_in_part(inner, items=items)
         case Opaque():
             yield from _walk(part.body)
             if items and part.body.get("type", REFERENCE) == REFERENCE:
@@ -220,7 +220,7 @@ def makes_names(request: Request, dialect: Dialect) -> bool:
         return True
     if request.modalities is not None and "audio" in request.modalities:
         return True
-    return request.tools is not None and any(type(tool) is ServerTool for tool in request.tools)
+    return ServerTool in [type(tool) for tool in request.tools or ()]
 
 
 async def keep_names(gateway: "Gateway", owner: str, reply: Reply, body: bytes) -> None:
