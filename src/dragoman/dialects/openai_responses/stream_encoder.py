@@ -35,7 +35,8 @@ from dragoman.dialects.openai_responses.tools import find_spaces, put_in_space, 
 from dragoman.dialects.openai_responses.words import CALLS, CODES, FAILURE_CODES, NAME
 from dragoman.failure import Failure
 from dragoman.fields import add_extras, spelled
-from dragoman.jsontypes import JsonObject, dump_json
+from dragoman.framing.sse import SseDecoder
+from dragoman.jsontypes import JsonObject, dump_json, load_object
 from dragoman.model.events import (
     Aside,
     Event,
@@ -152,6 +153,11 @@ class StreamEncoder:
             self._close_item()
         out, self._out = b"".join(self._out), []
         return out
+
+    def count_on(self, frames: bytes) -> None:
+        """See CountingEncoder."""
+        numbers = [load_object(frame.data).get("sequence_number") for frame in SseDecoder().feed(frames)[-1:]]
+        self._number = next((number + 1 for number in numbers if type(number) is int), self._number)
 
     def close(self) -> bytes:
         """A stream without its end event is a failure, never a success."""
