@@ -105,7 +105,6 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "fine ids": ("send requests any",),
     "known names": ("send requests any",),
     "legal base64": ("send requests any",),
-    "named results": ("send requests any",),
     "marks found before": ("send requests any",),
     "names of calls": ("send requests any",),
     "named before": ("send requests any",),
