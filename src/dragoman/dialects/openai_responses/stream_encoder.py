@@ -10,6 +10,7 @@ begins or the reply ends, because only then do we know whether its call was cut 
 from collections.abc import Iterable
 from typing import assert_never
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from dragoman.dialects._base import WritePieces
@@ -30,6 +31,7 @@ from dragoman.dialects.openai_responses.reply import (
     encode_response,
     item_status,
     natural_reason,
+    repeat_request,
 )
 from dragoman.dialects.openai_responses.tools import find_spaces, put_in_space, write_name
 from dragoman.dialects.openai_responses.words import CALLS, CODES, FAILURE_CODES, NAME
@@ -103,6 +105,7 @@ class StreamEncoder:
     def __init__(self, notes: Notes, request: Request | None = None) -> None:
         self._notes = notes
         self._request = request
+        self._repeated: JsonObject | None = None  # of the request, once it was needed
         self._spaces = find_spaces(request)
         self._sequencer = Sequencer()
         self._out: list[bytes] = []
@@ -200,13 +203,18 @@ class StreamEncoder:
             finish=None,
             extras=event.extras,
         )
-        response = self._encode_unfinished(head) | {"status": "in_progress", "output": []}
+        response = Raw(dump_json(self._encode_unfinished(head) | {"status": "in_progress", "output": []}))
         self._send("response.created", {"response": response})
         self._send("response.in_progress", {"response": response})
 
     def _encode_unfinished(self, head: Head) -> JsonObject:
-        response = encode_response(head, "stop", Notes(), self._request)
+        response = encode_response(head, "stop", Notes(), self._repeat)
         return response if NAME in head.extras else response | {"completed_at": None}
+
+    def _repeat(self) -> JsonObject:
+        if self._repeated is None:
+            self._repeated = repeat_request(self._request, sends=True)
+        return self._repeated
 
     def _end(self, event: ReplyEnd) -> None:
         finish = event.finishes[0] if event.finishes else None
@@ -232,7 +240,7 @@ class StreamEncoder:
             finish=finish,
             extras=merge_extras(start.extras, event.extras),
         )
-        response = encode_response(head, natural_reason(self._kinds), self._notes, self._request)
+        response = encode_response(head, natural_reason(self._kinds), self._notes, self._repeat)
         response["output"] = [item for item in self._output if item is not None]
         return response
 
