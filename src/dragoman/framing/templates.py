@@ -184,21 +184,25 @@ class DeltaTemplate:
         """The texts of frames without their heads and tails; None if another value is not what its slot takes."""
         if not pieces:
             return None
-        columns: list[Sequence[bytes]] = []
-        rests: Sequence[bytes] = pieces
+        columns: list[list[bytes]] = []
+        rests = pieces
         for between in self._middle:
-            cut = list(zip(*[piece.partition(between) for piece in rests], strict=True))
-            if b"" in cut[1]:
-                return None
-            columns.append(cut[0])
-            rests = cut[2]
+            values: list[bytes] = []
+            after: list[bytes] = []
+            for piece in rests:
+                value, found, rest = piece.partition(between)
+                if not found:
+                    return None
+                values.append(value)
+                after.append(rest)
+            columns.append(values)
+            rests = after
         columns.append(rests)
         texts = columns.pop(self._text)
-        for slot, values in zip(self.varying, columns, strict=True):
-            if not slot.takes_all(values):
-                return None
-        self._values = [values[-1] for values in columns]
-        return list(texts)
+        if not all(map(Slot.takes_all, self.varying, columns)):
+            return None
+        self._values = [column[-1] for column in columns]
+        return texts
 
     def learn(self, block: bytes, key: bytes, text: str, slots: Iterable[Slot] = (), part: int = 0) -> bool:
         """Learns a frame whose only content is `text` under `key` (with its quotes) and what these slots hold. True if
