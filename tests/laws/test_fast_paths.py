@@ -160,6 +160,7 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "plain run": (),
     "long run": (),
     "responses run": (),
+    "responses progress": (),  # tests/dialects/openai_responses/test_progress.py
     "plain reply": (),  # test_plain_replies.py
     "usual reply": (),  # test_usual_replies.py
     "plain request": (),  # test_plain_requests.py
