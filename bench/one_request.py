@@ -162,11 +162,11 @@ async def main(args: argparse.Namespace, folder: Path) -> None:
     if args.kind == "budget":  # as two seconds later: a part of the budget is in hand
         await drive(ours, request, 1, streamed=case.streamed)
         ours.app.gateway.books._renew_standby()
-    if args.count:  # for valgrind: so many, and nothing is told
-        hold_back()
-        await drive(open_raw() if args.raw else ours, request, args.count, streamed=case.streamed)
-        ours.app.gateway.traffic.write()
-        ours.app.gateway.log.flush()
+    if args.count and args.raw:
+        await drive(open_raw(), request, args.count, streamed=case.streamed)
+        return
+    if args.count:
+        await drive_for_count(ours, request, args.count, streamed=case.streamed)
         return
     sides = {"raw": open_raw(), "dragoman": ours}
     for side in sides.values():
@@ -216,19 +216,26 @@ async def tell_profile(connection: Any, request: servers.Request, streamed: bool
     pstats.Stats(profile).strip_dirs().sort_stats("cumtime").print_stats(130)
 
 
-def count_instructions(args: argparse.Namespace) -> None:
-    """The difference of two runs: without what a start costs."""
+def count_instructions(*words: str, counts: tuple[int, int] = (60, 160)) -> float:
+    """Thousands for one request, by valgrind. `words`: a script of ours that makes as many requests as `--count` says.
+    The difference of two runs is without what a start costs."""
     found = []
-    for count in (60, 160):
+    for count in counts:
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "out"
-            words = [sys.executable, __file__, args.case, "--kind", args.kind, "--count", str(count)]
-            words += ["--raw"] if args.raw else ["--xray", str(args.xray)]
             valgrind = ["valgrind", "--tool=cachegrind", "--cache-sim=no", f"--cachegrind-out-file={out}"]
-            env = {**os.environ, "PYTHONHASHSEED": "0"}
-            subprocess.run([*valgrind, *words], check=True, capture_output=True, env=env)
+            command = [*valgrind, sys.executable, *words, "--count", str(count)]
+            subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": "0"})
             found.append(int(out.read_text().rpartition("summary: ")[2]))
-    print(f"{args.case} {args.kind}: {(found[1] - found[0]) / 100 / 1000:,.0f} thousand instructions")
+    return (found[1] - found[0]) / (counts[1] - counts[0]) / 1000
+
+
+async def drive_for_count(ours: Any, request: servers.Request, count: int, *, streamed: bool) -> None:
+    """For valgrind: so many, and nothing is told."""
+    hold_back()
+    await drive(ours, request, count, streamed=streamed)
+    ours.app.gateway.traffic.write()
+    ours.app.gateway.log.flush()
 
 
 if __name__ == "__main__":
@@ -246,7 +253,9 @@ if __name__ == "__main__":
     parser.add_argument("--count", type=int, default=0, help=argparse.SUPPRESS)
     words = parser.parse_args()
     if words.instructions:
-        count_instructions(words)
+        more = ["--raw"] if words.raw else ["--xray", str(words.xray)]
+        thousands = count_instructions(__file__, words.case, "--kind", words.kind, *more)
+        print(f"{words.case} {words.kind}: {thousands:,.0f} thousand instructions")
     else:
         with tempfile.TemporaryDirectory() as place:
             servers.run(main(words, Path(place)))

@@ -2,6 +2,7 @@
 
     python bench/streams.py [text|arguments|thoughts] [--events 4]     all pairs, beside their median
     python bench/streams.py text --only anthropic:ollama [--calls]     one pair: client, then server
+    python bench/streams.py text --instructions [--only ollama]        by valgrind, as targets and sources, beside Chat
 
 `--events`: how many arrive together. Each piece comes in a turn of the loop of its own, as from a slow server.
 """
@@ -18,7 +19,7 @@ from typing import Any
 import one_request
 import servers
 from gateway import CHAT, MESSAGES
-from one_request import FakeTransport, drive, open_ours
+from one_request import FakeTransport, count_instructions, drive, drive_for_count, open_ours
 from servers import DIALECTS, EVENTS, Answers, Request, converted, find_spoken, path_of
 
 KINDS = ("text", "arguments", "thoughts")
@@ -97,6 +98,9 @@ async def main(args: argparse.Namespace, folder: Path) -> None:
         pairs = [(client, server)]
     for kind in [args.kind] if args.kind else KINDS:
         SlowProvider.answers = {name: make_pieces(name, kind, args.events) for name in DIALECTS}
+        if args.count:
+            await drive_for_count(ours, request_of(*pairs[0]), args.count, streamed=True)
+            return
         if args.calls:
             await one_request.tell_calls(ours, request_of(*pairs[0]), args, streamed=True)
             continue
@@ -109,6 +113,19 @@ async def main(args: argparse.Namespace, folder: Path) -> None:
                 await drive(ours, request, args.batch, streamed=True)
                 best[pair] = min(best[pair], (time.process_time() - began) / args.batch * 1e6)
         tell(kind, best)
+
+
+def tell_instructions(args: argparse.Namespace) -> None:
+    """As in features.py: each dialect as the server of an Anthropic client, and as the client of such a server."""
+    others = [name for name in DIALECTS if name != "anthropic"]
+    for way in ([f"anthropic:{name}" for name in others], [f"{name}:anthropic" for name in others]):
+        base = 0.0
+        for pair in way:
+            if args.only in pair or (not base and any(args.only in other for other in way)):
+                words = (args.kind or "text", "--only", pair, "--events", str(args.events))
+                thousands = count_instructions(__file__, *words, counts=(20, 60))
+                base = base or thousands
+                print(f"{pair:30}{thousands:8,.0f} thousand{thousands / base:8.2f} times Chat", flush=True)
 
 
 def tell(kind: str, best: dict[tuple[str, str], float]) -> None:
@@ -129,6 +146,10 @@ if __name__ == "__main__":
     parser.add_argument("--most", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--batch", type=int, default=30)
+    parser.add_argument("--instructions", action="store_true")
+    parser.add_argument("--count", type=int, default=0, help=argparse.SUPPRESS)
     words = parser.parse_args()
+    if words.instructions:
+        raise SystemExit(tell_instructions(words))
     with tempfile.TemporaryDirectory() as place:
         servers.run(main(words, Path(place)))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import DecodeError
-from dragoman.framing.sse import SseDecoder, SseFrame
+from dragoman.framing.sse import SseDecoder, SseFrame, find_cut
 
 
 def frames(*pieces: bytes) -> list[SseFrame]:
@@ -82,3 +82,19 @@ def test_a_gathered_piece_and_the_rest_give_the_same_frames(cuts: list[int], gat
         piece = decoder.gather(RUN[a:b]) if number >= gathered else None
         found += decoder.feed(RUN[a:b] if piece is None else piece)
     assert [*found, *decoder.close()] == frames(RUN)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"data: 1\n\ndata: 2\n\ndata: 3\n\n", b"data: 1\n\ndata: 2\n\n"),
+        (b"data: 1\r\n\r\ndata: 2\r\n\r\ndata: 3\r\n\r\n", b"data: 1\r\n\r\n"),
+        (b"event: long\ndata: long and longer\n\ndata: 2\n\n", b"event: long\ndata: long and longer\n\n"),
+        (b"data: 12345678901\n\ndata: 2\n\n", b"data: 12345678901\n\n"),  # its end stands on both sides of the place
+        (b'{"a":1}\n{"a":2}\n{"a":3}\n', b'{"a":1}\n{"a":2}\n'),  # not SSE, but lines
+        (b"event: long\ndata: " + b"long" * 20 + b"\n\n", b"event: long\n"),
+        (b"data: " + b"long" * 20, b"data: longlonglong"),
+    ],
+)
+def test_slices_are_cut_behind_a_frame_if_they_can(data: bytes, expected: bytes) -> None:
+    assert data[: find_cut(data, 18, 40)] == expected

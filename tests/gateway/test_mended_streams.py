@@ -586,6 +586,39 @@ def test_what_comes_after_a_call_is_said_once(server: str, calls: str, part: Par
     assert [one.text for one in got.choices[0].parts if isinstance(one, Text | Reasoning)] == [WORDS]
 
 
+# ---------------------------------------------------------------- numbers of events
+
+
+def long_text(count: int, first: int) -> list[Json]:
+    """The beginning of a stream whose server counts from another number than 0."""
+    at = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+    deltas = [{"type": "response.output_text.delta", **at, "delta": f"w{i} ", "logprobs": []} for i in range(count)]
+    return [{**event, "sequence_number": first + i} for i, event in enumerate([*responses()[:4], *deltas])]
+
+
+def mean_nothing(number: int) -> Json:
+    """Its place is missing, so that the gateway writes the rest of the stream."""
+    return {"type": "response.output_text.delta", "delta": "more", "sequence_number": number}
+
+
+@pytest.mark.parametrize("together", [1, 7])
+@pytest.mark.parametrize("count", [3, 450])
+@pytest.mark.parametrize("first", [0, 5])
+@pytest.mark.parametrize("bent", [False, True], ids=["cut", "bent and cut"])
+def test_an_error_has_the_number_behind_that_of_the_servers_last_event(
+    bent: bool, first: int, count: int, together: int, row: Row
+) -> None:
+    """Texts of a long stream are joined in memory, and those that come together are counted together."""
+    events = long_text(count, first)
+    frames = write("openai_responses", [*events, mean_nothing(first + len(events))] if bent else events)
+    row.play("openai_responses", [b"".join(frames[i : i + together]) for i in range(0, len(frames), together)])
+    lines = row.ask("openai_responses", "openai_responses").splitlines()
+    got = [json.loads(line[6:]) for line in lines if line.startswith(b"data: ")]
+    assert [event["sequence_number"] for event in got] == list(range(first, first + len(got)))
+    assert [event["type"] for event in got[-2:]] == ["error", "response.failed"]
+    assert got[-1]["response"]["id"] == "resp_1"
+
+
 # ---------------------------------------------------------------- whole answers
 
 WHOLE: dict[str, dict[str, Callable[[Json], object]]] = {

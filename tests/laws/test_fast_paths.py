@@ -105,7 +105,6 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "fine ids": ("send requests any",),
     "known names": ("send requests any",),
     "legal base64": ("send requests any",),
-    "named results": ("send requests any",),
     "marks found before": ("send requests any",),
     "names of calls": ("send requests any",),
     "named before": ("send requests any",),
@@ -161,6 +160,7 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "plain run": (),
     "long run": (),
     "responses run": (),
+    "responses progress": (),  # tests/dialects/openai_responses/test_progress.py
     "plain reply": (),  # test_plain_replies.py
     "usual reply": (),  # test_usual_replies.py
     "plain request": (),  # test_plain_requests.py

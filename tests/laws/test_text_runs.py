@@ -275,6 +275,7 @@ class Client:
     """Stands in for all that a splice needs of the gateway."""
 
     written = 0.0
+    passed = b""
     ending = None
     ready = True
 

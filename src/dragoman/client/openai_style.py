@@ -315,6 +315,7 @@ class AsyncEndpoint(Generic[WholeT, PieceT]):
             carrier = _open_carrier(open_answer, dialect)
             if carrier is not None:
                 reply = open_answer.notes.stage(carry_reply(reply, carrier, open_answer.notes))
+            open_answer.notes.sends = False  # the caller gets the body
             body = dialect.encode_reply(reply, open_answer.notes, request).body
             return make_answer(body, _KINDS[self._name], tuple(open_answer.notes))
         finally:

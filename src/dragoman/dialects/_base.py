@@ -71,6 +71,14 @@ class LateEncoder(StreamEncoder, Protocol):
     def flush(self) -> bytes: ...
 
 
+@runtime_checkable
+class CountingEncoder(StreamEncoder, Protocol):
+    """An encoder whose events have numbers."""
+
+    def count_on(self, frames: bytes) -> None:
+        """The client has these frames of a server. The next event has the number behind the last one's."""
+
+
 class EncodeReply(Protocol):
     def __call__(self, reply: Reply, notes: Notes, request: Request | None = None) -> WireReply: ...
 

@@ -141,10 +141,13 @@ def _event_name(raw: bytes) -> str:
     return name
 
 
-def find_cut(data: bytes, most: int) -> int:
-    """Where to cut: behind the last frame or line that ends within `most` bytes, so that frames stay whole if
-    possible."""
+def find_cut(data: bytes, most: int, longest: int) -> int:
+    """Where to cut: behind the last frame that ends within `most` bytes, so that frames stay whole if possible. Else
+    behind the first frame, if it ends within `longest` bytes, or behind a line."""
     frame, windows = data.rfind(b"\n\n", 0, most), data.rfind(b"\n\r\n", 0, most) if CR in data else -1
     if frame >= 0 or windows >= 0:
         return max(frame + 2, windows + 3)
+    end = data.find(b"\n\n", max(most - 1, 0), longest)
+    if end >= 0:
+        return end + 2
     return data.rfind(b"\n", 0, most) + 1 or most

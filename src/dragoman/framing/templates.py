@@ -92,13 +92,8 @@ class DeltaTemplate:
         """The text of the frame, if the frame is like the learnt one."""
         if not block.startswith(self.head) or not block.endswith(self._tail) or len(block) < self._least:
             return None
-        text = block[len(self.head) : len(block) - len(self._tail)]
-        if self._middle:
-            texts = self._take_texts([text])
-            if texts is None:
-                return None
-            text = texts[0]
-        loaded = load_string(b'"%b"' % text)
+        text = self._take_text(block[len(self.head) : len(block) - len(self._tail)])
+        loaded = None if text is None else load_string(b'"%b"' % text)
         if loaded is not None:
             self.last = self._values
         return loaded
@@ -107,22 +102,26 @@ class DeltaTemplate:
         """The text of one frame that is like the learnt one, with its end, if it is plain ASCII. Else ""."""
         if not (data.startswith(self.head) and data.endswith(self.end)) or len(data) < self._least:
             return ""
-        inside = data[len(self.head) : -len(self.end)]
-        if self._middle:
-            values = inside.split(self._middle[0]) if len(self._middle) == 1 else self._split(inside)
-            if len(values) != len(self._middle) + 1:
-                return ""
-            inside = values.pop(self._text)
-            for slot, value in zip(self.varying, values, strict=True):
-                if not slot.takes(value):
-                    return ""
-            self._values = values
-        if QUOTE in inside or BACKSLASH in inside or not inside.isascii():
+        inside = self._take_text(data[len(self.head) : -len(self.end)])
+        if inside is None or QUOTE in inside or BACKSLASH in inside or not inside.isascii():
             return ""
         text = inside.decode()
         if not text.isprintable():
             return ""
         self.last = self._values
+        return text
+
+    def _take_text(self, inside: bytes) -> bytes | None:
+        """The text of a frame without its head and tail; None if another value is not what its slot takes."""
+        if not self._middle:
+            return inside
+        values = inside.split(self._middle[0]) if len(self._middle) == 1 else self._split(inside)
+        if len(values) != len(self._middle) + 1:
+            return None
+        text = values.pop(self._text)
+        if not all(map(Slot.takes, self.varying, values)):
+            return None
+        self._values = values
         return text
 
     def _split(self, inside: bytes) -> list[bytes]:
@@ -181,24 +180,28 @@ class DeltaTemplate:
         return pieces, data[len(self.head + self._between.join(pieces) + self.end) :] if pieces else data
 
     def _take_texts(self, pieces: list[bytes]) -> list[bytes] | None:
-        """The texts of frames without their heads and tails; None if another value is not what its slot takes."""
+        """The same of many frames."""
         if not pieces:
             return None
-        columns: list[Sequence[bytes]] = []
-        rests: Sequence[bytes] = pieces
+        columns: list[list[bytes]] = []
+        rests = pieces
         for between in self._middle:
-            cut = list(zip(*[piece.partition(between) for piece in rests], strict=True))
-            if b"" in cut[1]:
-                return None
-            columns.append(cut[0])
-            rests = cut[2]
+            values: list[bytes] = []
+            after: list[bytes] = []
+            for piece in rests:
+                value, found, rest = piece.partition(between)
+                if not found:
+                    return None
+                values.append(value)
+                after.append(rest)
+            columns.append(values)
+            rests = after
         columns.append(rests)
         texts = columns.pop(self._text)
-        for slot, values in zip(self.varying, columns, strict=True):
-            if not slot.takes_all(values):
-                return None
-        self._values = [values[-1] for values in columns]
-        return list(texts)
+        if not all(map(Slot.takes_all, self.varying, columns)):
+            return None
+        self._values = [column[-1] for column in columns]
+        return texts
 
     def learn(self, block: bytes, key: bytes, text: str, slots: Iterable[Slot] = (), part: int = 0) -> bool:
         """Learns a frame whose only content is `text` under `key` (with its quotes) and what these slots hold. True if

@@ -20,6 +20,7 @@ class Writer(Protocol):
     """What a splice needs of its StreamWriter."""
 
     written: float
+    passed: bytes
 
     def now(self) -> float: ...
 
@@ -60,7 +61,10 @@ class Splice:
             return False
         for keep in self._keeps:
             keep(text)
-        out = raw if self._write is None else self._write(text, pieces)
+        if self._write is None:
+            out = self._writer.passed = raw
+        else:
+            out = self._write(text, pieces)
         scope.events += len(pieces)
         scope.streamed += len(out)
         if out:

@@ -9,7 +9,7 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from dragoman.dialects._base import LateEncoder, TextEncoder
+from dragoman.dialects._base import CountingEncoder, LateEncoder, TextEncoder
 from dragoman.exchange import HOP
 from dragoman.failure import Failure
 from dragoman.gateway.access.charge import NO_USAGE
@@ -60,6 +60,7 @@ class StreamWriter:
         if self._carrier is not None and scope.answer is not None:
             self._carrier.stage(scope.answer.notes)
         self._tail = b""  # the beginning of a frame that is not complete yet
+        self.passed = b""  # the last of the provider's frames that the client has
         self._end_sent = False  # the frame that ends the provider's own stream
         self._held = False  # the client has the bytes of the next event
         self._stores = scope.resolved is not None and scope.resolved.store
@@ -228,7 +229,7 @@ class StreamWriter:
             whole = events and type(events[0]) is ReplyStart and self._is_no_stream(piece.raw)
             if whole or answer is None or not answer.as_is:
                 self._write_anew()
-            elif events:
+            elif events and (piece.raw or type(events[-1]) is not ReplyFailed):  # an error of ours is not there yet
                 self._said += events
                 self._join_said()
         if events:
@@ -275,6 +276,7 @@ class StreamWriter:
         if failed and self.scope.failure is not None:
             self._tail = b""
             if self.scope.failure.kind == "cut_off" or self.scope.failure.code is not None:
+                self._catch_up()
                 return self._encoder.feed([ReplyFailed(failure=self.scope.failure)])
             return b""
         if self._end_sent:
@@ -282,6 +284,7 @@ class StreamWriter:
         data = self._tail + piece.raw if self._tail else piece.raw
         cut = frame_end(data, self.scope.dialect.media_type)
         data, self._tail = data[:cut], data[cut:]
+        self.passed = data or self.passed
         if self._hides_usage and not (piece.events and isinstance(piece.events[-1], PartDelta | TextRun)):
             data = leave_out_usage(data, self.scope.dialect)
         if not self._finished:
@@ -294,9 +297,12 @@ class StreamWriter:
         return self.scope.dialect.start_mark not in self._tail + raw
 
     def _write_anew(self) -> None:
-        """Called when the provider's bytes become illegal. From here on the encoder writes. It continues behind the
-        whole frames that the client has, whose events are known."""
+        """Called when the provider's bytes become illegal. From here on the encoder writes."""
         self._as_is, self._tail = False, b""
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        """The encoder will continue behind the whole frames that the client has, whose events are known."""
         self._carrier = self.scope.open_carrier()
         if self._carrier is not None and self.scope.answer is not None:
             self._carrier.stage(self.scope.answer.notes)
@@ -304,11 +310,17 @@ class StreamWriter:
         self._encoder.feed(events if self._carrier is None else self._carrier.feed(events))
         if isinstance(self._encoder, LateEncoder):
             self._encoder.flush()
+        self._count_on()
+
+    def _count_on(self) -> None:
+        if self.passed and isinstance(self._encoder, CountingEncoder):
+            self._encoder.count_on(self.passed)
 
     def _skip(self, events: list[Event]) -> list[Event]:
         """Without the first one, whose bytes the client has."""
         first = events[:1]
         self._encoder.feed(first if self._carrier is None else self._carrier.feed(first))
+        self._count_on()
         return events[1:]
 
     def _close(self) -> bytes:

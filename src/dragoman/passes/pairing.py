@@ -272,53 +272,38 @@ def _as_text(result: ToolResult) -> tuple[Part, ...]:
     return (Text(text=head), *result.parts)
 
 
-def _are_named(messages: tuple[Message, ...]) -> bool:  # fast path: named results
-    """Whether every result already has its name, in a history without reused ids."""
-    names: dict[str, str] = {}
-    for message in messages:
-        for part in message.parts:
-            if type(part) is ToolCall:
-                if part.id in names:
-                    return False
-                names[part.id] = part.name
-            elif type(part) is ToolResult and names.get(part.call_id, part.name) != part.name:
-                return False
-    return True
-
-
 def name_results(request: Request, profile: Profile, notes: Notes) -> Request:
     """Gives every result the name of its function, never an invented one (mission A7, FIELD-CASES 67).
 
     The history must be paired before.
     """
-    if _are_named(request.messages):  # fast path: named results
-        return request
-    names: dict[str, list[str]] = {}
-    messages, changed = list(request.messages), False
+    names: dict[str, list[str]] = {}  # of the calls that wait for their results
+    changed: dict[int, list[Part]] = {}
     for i, message in enumerate(request.messages):
         if message.role == "assistant":
             for part in message.parts:
                 if type(part) is ToolCall:
                     names.setdefault(part.id, []).append(part.name)
             continue
-        named: list[Part] | None = None
         for j, part in enumerate(message.parts):
-            if type(part) is not ToolResult:
+            if type(part) is not ToolResult or not (waiting := names.get(part.call_id)):
                 continue
-            known = names.get(part.call_id)
-            name = known.pop(0) if known else None
-            if name is None or name == part.name:
+            name = waiting.pop(0)
+            if name == part.name:
                 continue
-            named = named or list(message.parts)
-            named[j] = replace(part, name=name)
+            parts = changed[i] if i in changed else changed.setdefault(i, list(message.parts))
+            parts[j] = replace(part, name=name)
             at: At = (((((ROOT, "messages"), i), "parts"), j), "name")
             if part.name is None:
                 notes.invented(at, "the name of its call")
             else:
                 notes.repaired(at, f"its call says {name}")
-        if named:
-            messages[i], changed = replace(message, parts=tuple(named)), True
-    return replace(request, messages=tuple(messages)) if changed else request
+    if not changed:
+        return request
+    messages = list(request.messages)
+    for i, parts in changed.items():
+        messages[i] = replace(messages[i], parts=tuple(parts))
+    return replace(request, messages=tuple(messages))
 
 
 # ---------------------------------------------------- arguments in the history

@@ -99,6 +99,7 @@ class PassStep(Struct, frozen=True):
     needs: frozenset[object] = frozenset({ANYTHING})
     when: Callable[[Profile], bool] = lambda profile: True
     adds: bool = True  # whether it may add kinds of parts or settings, or take calls away
+    about_turns: bool = False  # it adds nothing, and leaves all settings as they are
     looks: bool = False
     about_settings: Callable[[Profile], bool] = lambda profile: False
 
@@ -117,7 +118,7 @@ STEPS: tuple[PassStep, ...] = (
     PassStep(tell_server_history, _with(Opaque), lambda p: "server_tools" in p.lacks),
     # calls and results
     PassStep(pair_calls, _with(LOOSE), lambda p: p.pairing != "keep"),
-    PassStep(name_results, _with(ToolResult), lambda p: p.result_names, adds=False),
+    PassStep(name_results, _with(ToolResult), lambda p: p.result_names, adds=False, about_turns=True),
     PassStep(declare_history, _with(ToolCall), lambda p: p.tools_for_history),
     PassStep(mend_arguments, _with(ToolCall), lambda p: p.arguments == "object", looks=True),
     PassStep(move_result_media, MEDIA, lambda p: not p.result_media),
@@ -152,10 +153,18 @@ STEPS: tuple[PassStep, ...] = (
     PassStep(end_with_user, _with("assistant"), lambda p: not p.prefill),
     PassStep(strip_last_text, _with("assistant"), lambda p: p.prefill and not p.empty_text),
     PassStep(set_results_apart, _with(ToolResult), lambda p: p.results_alone),
-    PassStep(join_apart, _with(NEIGHBOURS), lambda p: p.results_alone, adds=False),
-    PassStep(join_turns, _with(NEIGHBOURS), lambda p: p.join_turns and not p.results_alone, adds=False),
+    PassStep(join_apart, _with(NEIGHBOURS), lambda p: p.results_alone, adds=False, about_turns=True),
     PassStep(
-        join_calls, _with(SPLIT_ANSWER), lambda p: p.join_calls and not p.join_turns and not p.results_alone, adds=False
+        *(join_turns, _with(NEIGHBOURS)),
+        when=lambda p: p.join_turns and not p.results_alone,
+        adds=False,
+        about_turns=True,
+    ),
+    PassStep(
+        *(join_calls, _with(SPLIT_ANSWER)),
+        when=lambda p: p.join_calls and not p.join_turns and not p.results_alone,
+        adds=False,
+        about_turns=True,
     ),
     PassStep(drop_text_beside_calls, _with(ToolCall), lambda p: not p.text_beside_calls, adds=False),
     PassStep(answer_results, _with(ToolResult), lambda p: not p.user_after_results),
@@ -198,8 +207,8 @@ class PassPlan(Struct, frozen=True):
     steps: tuple[PassStep, ...]
 
     def find_due(self, settings: "KeptSettings", kinds: set[object]) -> tuple[int, ...]:
-        """The numbers of the steps that may have work. As long as none of them changes the request, all others leave it
-        alone. `settings`: those of the request."""
+        """The numbers of the steps that may have work. As long as they change nothing but turns, all others leave the
+        request alone. `settings`: those of the request."""
         key = (id(self), frozenset(kinds))
         known = settings.due.get(key)
         if known is None:
@@ -311,10 +320,11 @@ def prepare(request: Request, profile: Profile, notes: Notes, settings: KeptSett
     if kept is not None and request is before:  # fast path: kept settings
         start = len(plan.steps)
         for number in plan.find_due(kept, contents.kinds):
-            request, contents = _run(plan.steps[number], request, profile, notes, contents)
-            if request is not before:
-                start = number + 1
+            changed, contents = _run(plan.steps[number], request, profile, notes, contents)
+            if changed is not request and not plan.steps[number].about_turns:
+                request, start = changed, number + 1
                 break
+            request = changed
     for step in plan.steps[start:]:
         if step.needs.isdisjoint(contents.kinds):  # fast path: nothing of its kind
             continue

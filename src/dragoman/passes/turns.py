@@ -1,7 +1,7 @@
 """Turns: joined or set apart as the target reads them, results in front, developer said as system."""
 
 from collections.abc import Callable, Sequence
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
@@ -52,10 +52,14 @@ def join_apart(request: Request, profile: Profile, notes: Notes) -> Request:
 
 def _join(request: Request, dialect: str, notes: Notes, fits: Fits) -> Request:
     """`dialect`: the target's; `fits`: whether a message joins the turn before it, whose first message it is given."""
-    messages = request.messages
-    roles = [message.role for message in messages]
+    messages, role = request.messages, ""
+    repeated: list[int] = []  # messages of the role that spoke before
+    for i, message in enumerate(messages):
+        if message.role == role:
+            repeated.append(i)
+        role = message.role
     runs: list[tuple[int, int]] = []  # of two messages and more: the first one, and the one after the last
-    for new in [i for i, (role, after) in enumerate(pairwise(roles), 1) if role == after]:
+    for new in repeated:
         run = runs.pop() if runs and runs[-1][1] == new else (new - 1, new)
         if fits(messages[run[0]], messages[new]):
             run = (run[0], new + 1)

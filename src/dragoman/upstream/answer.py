@@ -43,7 +43,7 @@ from dragoman.way_back import StreamReader
 QUIET_START_S = 15.0
 BIG_EVENT = 64 * 1024  # bytes; one that is larger is decoded off the loop
 SLICE_BYTES = 16 * 1024  # of a stream that are worked on at once: in more there may be thousands of events
-FIRST_SLICE_BYTES = 2 * 1024  # the first words go out before the rest is looked at
+FIRST_SLICE_BYTES = 2 * 1024  # the first words go out before the rest is looked at; a frame before them may be longer
 SLICE_EVENTS = 100
 MOST_QUIET_PIECES = 8  # of a stream that says nothing: after them a task reads it
 MOST_UNSAID = 8 * 1024 * 1024  # bytes of a stream that says nothing: they are kept until it does
@@ -327,6 +327,7 @@ class UpstreamAnswer:
                 if any(map(says_something, piece.events)):
                     self._state.sent += 1
                     return True
+                self._slice_bytes = FIRST_SLICE_BYTES
                 raw, self._peeked = self._peeked, b""
         except (UpstreamError, DecodeError, RecursionError) as error:
             self._read_ahead.append(self._break_off(reader, error))
@@ -492,7 +493,7 @@ class UpstreamAnswer:
     def _cut(self, raw: bytes) -> bytes:
         """The first slice. What follows it is kept for the next call."""
         if len(raw) > self._slice_bytes and self._unread + len(raw) <= BIG_EVENT:
-            cut = find_cut(raw, self._slice_bytes)
+            cut = find_cut(raw, self._slice_bytes, SLICE_BYTES)
             raw, self._peeked = raw[:cut], raw[cut:]
         else:
             self._peeked = b""

@@ -11,6 +11,7 @@ from dragoman.dialects.gemini.services import COUNTS, DOORS, EMBEDDINGS, MODELS,
 from dragoman.dialects.gemini.stream_decoder import StreamDecoder
 from dragoman.dialects.gemini.stream_encoder import StreamEncoder
 from dragoman.dialects.gemini.tools import has_other_tools
+from dragoman.dialects.gemini.usual_reply import read_usual_reply
 from dragoman.dialects.gemini.words import FAILURES, NAME, SIGNATURE, SSE
 from dragoman.jsontypes import JsonObject
 from dragoman.passes.profile import VISIBLE, MediaForms, Profile, SearchTool, Spelling
@@ -82,6 +83,7 @@ DIALECT = Dialect(
     decode_request=decode_request,
     encode_request=encode_request,
     decode_reply=decode_reply,
+    read_usual_reply=read_usual_reply,
     encode_reply=encode_reply,
     stream_decoder=StreamDecoder,
     stream_encoder=StreamEncoder,

@@ -109,7 +109,7 @@ def _take_choices(body: JsonObject, calls: Calls) -> tuple[Choice, ...]:
     choices: list[Choice] = []
     try:
         for i, candidate in enumerate(given):
-            choices.append(_decode_candidate(need_object(candidate), i, calls))
+            choices.append(decode_candidate(need_object(candidate), i, calls))
     except DecodeError as error:
         raise error.under("candidates", len(choices)) from None
     return tuple(choices)
@@ -124,7 +124,7 @@ def read_block(feedback: object) -> Finish | None:
     return Finish(reason="filter", message=message if type(message) is str else f"the prompt was blocked: {reason}")
 
 
-def _decode_candidate(candidate: JsonObject, number: int, calls: Calls) -> Choice:
+def decode_candidate(candidate: JsonObject, number: int, calls: Calls) -> Choice:
     if candidate.get("index") == number:
         del candidate["index"]
     elif candidate.get("index") is None:

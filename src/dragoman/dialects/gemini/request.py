@@ -324,6 +324,10 @@ def _without_id(part: Part, silent: set[str]) -> Part:
 
 
 def _encode_system(messages: tuple[Message, ...], request: Request, at: At, notes: Notes) -> Any:
+    texts = [fast_text(part) for message in messages for part in message.parts]
+    unusual = [message for message in messages if message.extras or message.role == "developer"]
+    if texts and None not in texts and not unusual and not request.extras:  # fast path: frequent turn
+        return {"parts": [{"text": text} for text in texts]}
     parts: list[JsonObject] = []
     for i, message in enumerate(messages):
         _note_developer(message, (at, i), notes)

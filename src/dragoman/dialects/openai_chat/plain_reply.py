@@ -12,17 +12,17 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from dragoman.dialects._base import PlainReply
+from dragoman.dialects._usual_replies import ReplyReader, Some
 from dragoman.dialects.openai_chat.calls import ids_of_reply
 from dragoman.dialects.openai_chat.reply import decode_choice, take_tier
 from dragoman.dialects.openai_chat.usage import decode_usage
 from dragoman.dialects.openai_chat.words import NAME
 from dragoman.fields import leftovers
-from dragoman.jsontypes import MOST_VALUES, JsonObject
+from dragoman.jsontypes import JsonObject
 from dragoman.model.messages import Extras, Part, Text, ToolCall
 from dragoman.model.reply import Choice, Finish, Reply
 
 Nothing = Literal[""] | None
-Some = Annotated[str, Meta(min_length=1)]
 
 
 class _Message(Struct):
@@ -113,7 +113,7 @@ class _UsualReply(Struct, forbid_unknown_fields=True, gc=False):
     system_fingerprint: str | UnsetType | None = UNSET
 
 
-_read_usual = msgspec.json.Decoder(_UsualReply).decode
+_read_usual = ReplyReader(_UsualReply).read
 _FINISHES = {
     "stop": Finish(reason="stop"),
     "length": Finish(reason="length"),
@@ -123,11 +123,8 @@ _FINISHES = {
 
 def read_usual_reply(raw: bytes) -> Reply | None:
     """A reply of one text, of calls, or of both. Its calls are as they came: their arguments may be broken."""
-    if b"~" in raw or len(raw) > MOST_VALUES:
-        return None
-    try:
-        reply = _read_usual(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    reply = _read_usual(raw)
+    if reply is None:
         return None
     choice = reply.choices[0]
     message, calls = choice.message, choice.message.tool_calls

@@ -4,7 +4,7 @@ https://platform.openai.com/docs/api-reference/responses/object (digest read 202
 Only the status and the output of a response say why it ended. A response repeats most of its request.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from dragoman.dialects._losses import NO_REASON
 from dragoman.dialects._settings import encode_tier, note_audio
 from dragoman.dialects.openai_responses.items import ClientKnowledge, decode_model_item, encode_item, group_parts
 from dragoman.dialects.openai_responses.parts import is_omitted
-from dragoman.dialects.openai_responses.request import encode_request
+from dragoman.dialects.openai_responses.request import encode_repeated
 from dragoman.dialects.openai_responses.tools import find_spaces, put_in_space
 from dragoman.dialects.openai_responses.words import FINISH_WORDS, INCOMPLETES, NAME, RUNNING, TIERS
 from dragoman.errors import DecodeError
@@ -217,7 +217,7 @@ def encode_reply(reply: Reply, notes: Notes, request: Request | None = None) -> 
         ),
         natural_reason(choice.parts),
         notes,
-        request,
+        lambda: repeat_request(request, sends=notes.sends),
     )
     spaces = find_spaces(request)
     parts = tuple(put_in_space(part, spaces) for part in choice.parts) if spaces else choice.parts
@@ -246,8 +246,8 @@ def item_status(finish: Finish | None) -> str:
     return "incomplete" if finish is not None and finish.reason in CUT else "completed"
 
 
-def encode_response(head: Head, natural: FinishReason, notes: Notes, request: Request | None) -> JsonObject:
-    """Encode a response object with an empty output."""
+def encode_response(head: Head, natural: FinishReason, notes: Notes, repeat: Callable[[], JsonObject]) -> JsonObject:
+    """Encode a response object with an empty output. `repeat` tells what it repeats of its request."""
     own = head.extras.get(NAME, {})
     body: JsonObject = {"id": head.id, "object": "response", "created_at": head.created or 0}
     if head.created is None and not is_omitted(head.extras, "created_at"):
@@ -266,7 +266,7 @@ def encode_response(head: Head, natural: FinishReason, notes: Notes, request: Re
         # The encoder has no clock: a whole response is made when it is complete.
         body["completed_at"] = body["created_at"] if body["status"] == "completed" else None
         body.setdefault("service_tier", "default")
-        body |= repeat_request(request)
+        body |= repeat()
     for key in [key for key in (*ALWAYS, "output") if key in own and own[key] is None]:
         if not body[key] or key in ("object", "status"):
             del body[key]  # the original body had null here
@@ -333,23 +333,18 @@ _REPEATED: JsonObject = {
 _ECHOED = ("prompt_cache_retention", "prompt_cache_options", "completed_at")
 
 
-def _complete_tool(tool: JsonObject) -> JsonObject:
-    """A function with every key that the schema of a response demands."""
-    return {"strict": None, "parameters": None, **tool} if tool.get("type") == "function" else tool
-
-
-def repeat_request(request: Request | None) -> JsonObject:
-    repeated: JsonObject = copy_json(_REPEATED)
+def repeat_request(request: Request | None, *, sends: bool = False) -> JsonObject:
+    """What a response repeats of its request. `sends`: it is written at once, so it may share values."""
+    repeated: JsonObject = dict(_REPEATED) if sends else copy_json(_REPEATED)
     if request is None:
         return repeated
-    asked = encode_request(replace(request, messages=request.messages[:1]), Notes()).body
+    asked = encode_repeated(request, sends=sends)
     for key in _REPEATED:
         if asked.get(key) is not None:
             repeated[key] = asked[key]
     for key in ("frequency_penalty", "presence_penalty"):  # not of a Responses request, but of its response
         if getattr(request, key) is not None:
             repeated[key] = getattr(request, key)
-    repeated["tools"] = [_complete_tool(tool) for tool in repeated["tools"]]
     for key in ("reasoning", "text"):
         repeated[key] = _REPEATED[key] | repeated[key] if type(repeated[key]) is dict else _REPEATED[key]
     return repeated

@@ -4,6 +4,8 @@ https://platform.openai.com/docs/api-reference/responses/create (digest read 202
 
 from typing import Literal
 
+from msgspec.structs import replace
+
 from dragoman.dialects._settings import encode_tier, note_missing
 from dragoman.dialects._tools import is_plain
 from dragoman.dialects.openai_responses.messages import decode_items, encode_items
@@ -259,16 +261,28 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
     if request.model or spelled(request.extras, NAME, "~model") is None:
         body["model"] = request.model
     _encode_messages(body, request, notes)
-    body.update(encode_settings(request, notes))
+    body.update(_encode_settings(request, notes))
     note_missing(request, _NO_SUCH, "responses", notes)
     _add_extras(body, request, notes)
     return WireRequest(path=PATH, body=body)
 
 
-def encode_settings(request: Request, notes: Notes) -> JsonObject:
-    """All settings but model and input. A response repeats these from its request."""
+def encode_repeated(request: Request, *, sends: bool) -> JsonObject:
+    """What a response repeats of its request. `sends`: see Notes."""
     body: JsonObject = {}
-    tools = encode_tools(request, notes)
+    notes = Notes()
+    notes.sends = sends
+    first = replace(request, messages=request.messages[:1])
+    _encode_instructions(body, first, notes)
+    body.update(_encode_settings(first, notes, repeated=True))
+    _add_extras(body, first, notes)
+    return body
+
+
+def _encode_settings(request: Request, notes: Notes, *, repeated: bool = False) -> JsonObject:
+    """All settings but model and input."""
+    body: JsonObject = {}
+    tools = encode_tools(request, notes, repeated=repeated)
     if tools is not None:
         body["tools"] = tools
     choice = encode_tool_choice(request, notes)
@@ -281,16 +295,21 @@ def encode_settings(request: Request, notes: Notes) -> JsonObject:
     return body
 
 
+def _encode_instructions(body: JsonObject, request: Request, notes: Notes) -> int:
+    """The number of turns that are said as instructions: one or none."""
+    messages = request.messages
+    if not messages or "~instructions" in request.extras.get(NAME, {}) or not is_instructions(messages[0]):
+        return 0
+    first = messages[0].parts[0]
+    body["instructions"] = first.text if isinstance(first, Text) else ""
+    add_extras({}, messages[0].extras, NAME, ((ROOT, "messages"), 0), notes)
+    return 1
+
+
 def _encode_messages(body: JsonObject, request: Request, notes: Notes) -> None:
     messages, at = request.messages, (ROOT, "messages")
-    own = request.extras.get(NAME, {})
-    lead = 0
-    if messages and "~instructions" not in own and is_instructions(messages[0]):
-        first = messages[0].parts[0]
-        body["instructions"] = first.text if isinstance(first, Text) else ""
-        add_extras({}, messages[0].extras, NAME, (at, 0), notes)
-        lead = 1
-    shape = own.get("~input")
+    lead = _encode_instructions(body, request, notes)
+    shape = request.extras.get(NAME, {}).get("~input")
     if shape == "absent" and len(messages) == lead:
         return
     if shape == "string" and len(messages) == lead + 1:

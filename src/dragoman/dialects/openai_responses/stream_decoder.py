@@ -7,7 +7,10 @@ The `done` event of an item has the whole item, and the last event repeats all i
 parts or whole items; we add exactly what is missing from these later events.
 """
 
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
 
 from dragoman.dialects._streams import CUT, StreamMarks
 from dragoman.dialects.openai_responses.failure import decode_failure
@@ -26,7 +29,7 @@ from dragoman.dialects.openai_responses.words import CALLS, NAME
 from dragoman.fields import decode_each, expected, need_object
 from dragoman.framing.sse import SseDecoder, SseFrame, read_frame
 from dragoman.framing.templates import DeltaTemplate, LearntDelta, number_slot, word_slot
-from dragoman.jsontypes import JsonObject, copy_json, load_object
+from dragoman.jsontypes import MOST_VALUES, JsonObject, copy_json, load_object
 from dragoman.model.events import (
     Aside,
     Event,
@@ -149,6 +152,8 @@ class StreamDecoder(StreamMarks):
 
     def _read(self, frame: SseFrame, events: list[Event], block: bytes = b"") -> None:
         if self._ended or frame.data == b"[DONE]":  # some servers add the end mark of Chat
+            return
+        if frame.event == PROGRESS and _is_progress(frame.data):  # fast path: responses progress
             return
         body = load_object(frame.data)
         kind = body.get("type") or frame.event
@@ -530,7 +535,30 @@ _PLACED = {  # events -> what tells their place
 
 
 def _is_placed(kind: object, body: JsonObject) -> bool:
-    return all(body.get(key) is not None for key in _PLACED.get(str(kind), ()))
+    return not [key for key in _PLACED.get(str(kind), ()) if body.get(key) is None]
+
+
+PROGRESS = "response.in_progress"  # repeats all of `response.created`, which repeats the request with its tools
+
+
+class _Progress(Struct):
+    type: Literal["response.in_progress"]
+    sequence_number: int
+
+
+_look_at_progress = msgspec.json.Decoder(_Progress).decode
+
+
+def _is_progress(data: bytes) -> bool:  # fast path: responses progress
+    """Whether the event is well-formed JSON of that kind. Its values are not made."""
+    if len(data) > MOST_VALUES:
+        return False
+    try:
+        _look_at_progress(data)
+        data.isascii() or str(data, "utf-8")  # what is passed over is text, too
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
 
 
 def _name_of(item: JsonObject) -> str | None:

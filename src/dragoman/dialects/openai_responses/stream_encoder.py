@@ -10,6 +10,7 @@ begins or the reply ends, because only then do we know whether its call was cut 
 from collections.abc import Iterable
 from typing import assert_never
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from dragoman.dialects._base import WritePieces
@@ -30,12 +31,14 @@ from dragoman.dialects.openai_responses.reply import (
     encode_response,
     item_status,
     natural_reason,
+    repeat_request,
 )
 from dragoman.dialects.openai_responses.tools import find_spaces, put_in_space, write_name
 from dragoman.dialects.openai_responses.words import CALLS, CODES, FAILURE_CODES, NAME
 from dragoman.failure import Failure
 from dragoman.fields import add_extras, spelled
-from dragoman.jsontypes import JsonObject, dump_json
+from dragoman.framing.sse import SseDecoder
+from dragoman.jsontypes import JsonObject, dump_json, load_object
 from dragoman.model.events import (
     Aside,
     Event,
@@ -102,6 +105,7 @@ class StreamEncoder:
     def __init__(self, notes: Notes, request: Request | None = None) -> None:
         self._notes = notes
         self._request = request
+        self._repeated: JsonObject | None = None  # of the request, once it was needed
         self._spaces = find_spaces(request)
         self._sequencer = Sequencer()
         self._out: list[bytes] = []
@@ -153,6 +157,11 @@ class StreamEncoder:
         out, self._out = b"".join(self._out), []
         return out
 
+    def count_on(self, frames: bytes) -> None:
+        """See CountingEncoder."""
+        numbers = [load_object(frame.data).get("sequence_number") for frame in SseDecoder().feed(frames)[-1:]]
+        self._number = next((number + 1 for number in numbers if type(number) is int), self._number)
+
     def close(self) -> bytes:
         """A stream without its end event is a failure, never a success."""
         return b"" if self._done else self.feed([ReplyFailed(failure=CUT)])
@@ -194,13 +203,18 @@ class StreamEncoder:
             finish=None,
             extras=event.extras,
         )
-        response = self._encode_unfinished(head) | {"status": "in_progress", "output": []}
+        response = Raw(dump_json(self._encode_unfinished(head) | {"status": "in_progress", "output": []}))
         self._send("response.created", {"response": response})
         self._send("response.in_progress", {"response": response})
 
     def _encode_unfinished(self, head: Head) -> JsonObject:
-        response = encode_response(head, "stop", Notes(), self._request)
+        response = encode_response(head, "stop", Notes(), self._repeat)
         return response if NAME in head.extras else response | {"completed_at": None}
+
+    def _repeat(self) -> JsonObject:
+        if self._repeated is None:
+            self._repeated = repeat_request(self._request, sends=True)
+        return self._repeated
 
     def _end(self, event: ReplyEnd) -> None:
         finish = event.finishes[0] if event.finishes else None
@@ -226,7 +240,7 @@ class StreamEncoder:
             finish=finish,
             extras=merge_extras(start.extras, event.extras),
         )
-        response = encode_response(head, natural_reason(self._kinds), self._notes, self._request)
+        response = encode_response(head, natural_reason(self._kinds), self._notes, self._repeat)
         response["output"] = [item for item in self._output if item is not None]
         return response
 

@@ -234,13 +234,14 @@ def _names_of(tools: object) -> tuple[str, ...] | None:
 # ---------------------------------------------------------------- encode
 
 
-def encode_tools(request: Request, notes: Notes) -> list[JsonObject] | None:
-    """The tools of the request, without the copies of tools that its items have. None if no list is to be written."""
-    tools = request.tools
+def encode_tools(request: Request, notes: Notes, *, repeated: bool = False) -> list[JsonObject] | None:
+    """The tools of the request, without the copies of tools that its items have. None if no list is to be written.
+    `repeated`: for a response to it."""
+    tools, encode = request.tools, repeat_tool if repeated else encode_tool
     if tools is None:
         return None
     if all(type(tool) is Tool and not tool.extras for tool in tools):  # fast path: responses functions
-        return encode_each_tool(tools, encode_tool, notes)
+        return encode_each_tool(tools, encode, notes)
     at: At = (ROOT, "tools")
     brought = _bringers(request)
     encoded: list[JsonObject] = []
@@ -250,7 +251,7 @@ def encode_tools(request: Request, notes: Notes) -> list[JsonObject] | None:
         if type(place) is str and place in brought:
             continue
         written += 1
-        body = encode_tool(tool, (at, i), notes)
+        body = encode(tool, (at, i), notes)
         if body is not None:
             encoded.append(body)
     if not written and tools and spelled(request.extras, NAME, "~tools") is None:
@@ -269,6 +270,14 @@ def _bringers(request: Request) -> set[str]:
 
 def encode_tool(tool: AnyTool, at: At, notes: Notes) -> JsonObject | None:
     return encode_any_tool(tool, NAME, _encode_function, _encode_freeform, at, notes)
+
+
+def repeat_tool(tool: AnyTool, at: At, notes: Notes) -> JsonObject | None:
+    """A tool in a response: a function has every key that the schema of a response demands."""
+    body = encode_tool(tool, at, notes)
+    if body is None or body.get("type") != "function":
+        return body
+    return {"strict": None, "parameters": None, **body}
 
 
 def _encode_function(tool: Tool, at: At, notes: Notes) -> JsonObject:
