@@ -94,10 +94,12 @@ def remember_head(data: bytes, exchange: ClientExchange, most_bytes: int) -> Kno
 
 
 class OpenConnections:
-    """The connections of a server that are open, and the requests that run on them."""
+    """The connections of a server that are open, or were accepted and are opening (with TLS that takes a while), and
+    the requests that run on them."""
 
     def __init__(self) -> None:
         self.connections: set[ClientConnection] = set()
+        self.opening: set[asyncio.Task[tuple[asyncio.Transport, ClientConnection]]] = set()
         self.tasks: set[asyncio.Task[None]] = set()
 
 
