@@ -404,6 +404,16 @@ def test_a_client_that_never_begins_to_speak_tls_does_not_keep_a_server_from_its
         assert client.recv(1) == b""
 
 
+def test_clients_that_never_begin_to_speak_tls_count_as_connections(authority: Authority, tmp_path: Path) -> None:
+    """They were no connections yet, and took all files that a process may open: others got a 500 or a reset."""
+    path, limits = authority.issue(tmp_path, "own"), RequestLimits(head_s=2 * NEVER_S, connections=20)
+    with open_house(tls_cert=str(path), limits=limits) as house, ExitStack() as clients:
+        silent = [clients.enter_context(connect(house)) for _ in range(25)]
+        assert [client.recv(1) for client in silent[:5]] == [b""] * 5
+        assert ask_over_tls(clients.enter_context(connect(house)), authority).startswith(b"HTTP/1.1 200")
+        assert len(house.server.open.opening) <= 20
+
+
 def test_a_client_that_speaks_no_tls_is_no_error(
     authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

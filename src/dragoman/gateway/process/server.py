@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.gateway.app import App
-from dragoman.gateway.client_connection import LINGER_S, ClientConnection, OpenConnections
+from dragoman.gateway.client_connection import LINGER_S, ClientConnection, OpenConnections, Opening, most_connections
 from dragoman.gateway.process.accept import Acceptor, OpenCounts, Share
 from dragoman.gateway.process.certificate import Certificate
 from dragoman.gateway.state import Gateway
@@ -23,6 +23,7 @@ AFTER_GRACE_S = 5.0
 END_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)]
 LOOK_S = 0.02  # how often a server that shuts down looks whether requests still run
 HAS_READERS = os.name != "nt"  # Windows' loop has none
+LEAST_OPENING = 16  # with too many connections, so many more may open at once, to hear of it (503)
 MOST_TURNS = 100  # turns of the event loop that we wait for a socket to close
 
 
@@ -86,11 +87,18 @@ class Server:
         opening = loop.create_task(
             loop.connect_accepted_socket(self._connect, client, ssl=self._tls, ssl_handshake_timeout=self._handshake_s)
         )
-        self.open.opening.add(opening)
+        self.open.opening[opening] = None
         opening.add_done_callback(self._end_opening)
+        most = self._gateway.now.settings.limits.connections or most_connections()
+        if len(self.open.opening) > max(most - len(self.open.connections), LEAST_OPENING):
+            self._drop(next(iter(self.open.opening)))  # most likely it says nothing: a handshake is short
 
-    def _end_opening(self, opening: "asyncio.Task[tuple[asyncio.Transport, ClientConnection]]") -> None:
-        self.open.opening.discard(opening)
+    def _drop(self, opening: Opening) -> None:
+        self.open.opening.pop(opening, None)
+        opening.cancel()
+
+    def _end_opening(self, opening: Opening) -> None:
+        self.open.opening.pop(opening, None)
         if opening.cancelled() or opening.exception() is not None:
             return  # the client has gone, or its TLS is no TLS
         if self._ending.is_set():
@@ -152,7 +160,7 @@ class Server:
     def _drop_opening(self) -> None:
         """Drops the clients that have connected and say nothing. Those that have spoken have opened by now."""
         for opening in list(self.open.opening):
-            opening.cancel()
+            self._drop(opening)
 
     async def _wait_for_answers(self, until: float) -> None:
         """Returns when no connection and no request is left. Requests that still run at the end are cancelled."""
