@@ -364,9 +364,18 @@ def in_call(seen: Seen, method: str, result: Any, form: str = "json") -> Said | 
     body = json.dumps({"jsonrpc": "2.0", "id": json.loads(seen.body)["id"], "result": result}).encode()
     if form == "json":
         return Said(200, body)
-    return Said(200, b": hello\n\nevent: message\ndata: %s\n\n" % body, {"content-type": "text/event-stream"})
+    end, charset = ENDS.get(form, b"\n\n"), "utf-16-le" if form == "events in UTF-16" else "utf-8"
+    events = b": hello\n\nevent: message\ndata: %b%b" % (body, end)
+    kind = f"text/event-stream; charset={charset}"
+    return Said(200, events.decode().encode(charset), {"content-type": kind})
 
 
+ENDS = {
+    "events with LF and CRLF": b"\n\r\n",
+    "events with CRLF and LF": b"\r\n\n",
+    "events with CRLF and CR": b"\r\n\r",
+    "an event that ends with its stream": b"\r",
+}
 PART = {"type": "text", "text": "x"}
 COSTLY: dict[str, tuple[str, Any]] = {
     "values": ("tools/call", {"content": [], "structuredContent": {"rows": [[i] for i in range(100_000)]}}),
@@ -375,7 +384,7 @@ COSTLY: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("form", ["json", "events"])
+@pytest.mark.parametrize("form", ["json", "events", *ENDS, "events in UTF-16"])
 @pytest.mark.parametrize("kind", list(COSTLY))
 def test_f63_an_answer_of_too_many_values_is_not_decoded(
     kind: str, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -28,7 +28,8 @@ NO_VARIABLES: Mapping[str, str] = {}
 PORTS = {"http": 80, "https": 443}
 REFUSALS = (400, 410, 500, 502, 503)  # statuses of which the mcp package reads no meaning
 SERVER_ERROR = -32000
-_EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+# A line ends with CRLF, LF or CR, also within one event; a CRLF is never taken for two ends.
+_EVENT_END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 
 
 class _QueryFilter(logging.Filter):
@@ -156,8 +157,10 @@ class _PolicyTransport(httpx2.AsyncBaseTransport):
         if response.headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
             raise httpx2.ReadError("the response is compressed, although the request did not allow it")
-        if "event-stream" in response.headers.get("content-type", ""):
+        content_type = response.headers.get("content-type", "")
+        if "event-stream" in content_type:
             response.stream = _LimitedEvents(response.stream)
+            response.headers["content-type"] = content_type.partition(";")[0]  # it is UTF-8, whatever it says
         else:
             response.stream = _LimitedStream(response.stream)
             if response.status_code in REFUSALS and str(request.url) == self._spec.url:
@@ -268,18 +271,18 @@ class _LimitedEvents(httpx2.AsyncByteStream):
             ends = [found.end() for found in _EVENT_END.finditer(event, max(len(event) - len(piece) - 3, 0))]
             begin = 0
             for end in ends:
-                if end - begin > MAX_MESSAGE_VALUES:
-                    _check_values(bytes(event[begin:end]))
+                _check_values(bytes(event[begin:end]))
                 begin = end
             del event[:begin]
             if len(event) > MAX_EVENT_BYTES:
                 raise httpx2.ReadError(f"an event is larger than {MAX_EVENT_BYTES} bytes")
             yield piece
+        _check_values(bytes(event))  # the end of the stream may end it, too
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
 def _check_values(message: bytes) -> None:
-    if has_more_values(message, MAX_MESSAGE_VALUES):
+    if len(message) > MAX_MESSAGE_VALUES and has_more_values(message, MAX_MESSAGE_VALUES):
         raise httpx2.ReadError(f"the message has more than {MAX_MESSAGE_VALUES} values")
