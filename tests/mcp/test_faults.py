@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.mcp import connection, stdio
+from dragoman.mcp import connection, http_client, stdio
 from dragoman.mcp.spec import CONNECT_S, MAX_MESSAGE_VALUES, TOOL_S
 from dragoman.mcp.stdio import MAX_LINE_BYTES
 from tests.mcp.servers import House, bad, gone, spec, words
@@ -396,6 +396,20 @@ def test_f63_an_answer_of_too_many_values_is_not_decoded(
         said, _ = asyncio.run(try_once(tmp_path, f"{server.url}/mcp", connect_s=20, timeout_s=20))
         assert "done" not in said
         assert len(said) < 1000
+
+
+def test_f63_a_flood_of_events_ends_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is a step of the event loop. A program that floods its output is ended, and so is a stream."""
+    monkeypatch.setattr(http_client, "MAX_MESSAGES_PER_S", 10)  # a busy machine does not get to two thousand
+    note = b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}\n\n'
+
+    def flood(seen: Seen) -> Said | None:
+        said = in_call(seen, "tools/call", {"content": [PART]}, "events")
+        return said and Said(200, note * 1000 + said.body, said.headers)
+
+    with site(flood, mcp) as server:
+        said, _ = asyncio.run(try_once(tmp_path, f"{server.url}/mcp"))
+        assert "stream ended" in said
 
 
 def test_an_answer_of_many_values_in_its_texts_is_read(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Headers come from the entry of the server only: a client's key never goes to an 
 import asyncio
 import logging
 import re
+import time
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from dragoman.errors import DecodeError, DragomanError
 from dragoman.jsontypes import JsonObject, dump_json, has_more_values, load_json
 from dragoman.mcp.network_policy import ForbiddenAddressError, NetworkPolicy, UnknownHostError
-from dragoman.mcp.spec import MAX_MESSAGE_VALUES, ServerSpec
+from dragoman.mcp.spec import MAX_MESSAGE_VALUES, MAX_MESSAGES_PER_S, ServerSpec
 from dragoman.network import CertificateError, Network, find_proxy, make_tls
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
@@ -265,7 +266,7 @@ class _LimitedEvents(httpx2.AsyncByteStream):
         self._inner = inner
 
     async def __aiter__(self) -> Any:
-        event = bytearray()
+        event, second, count = bytearray(), 0.0, 0
         async for piece in self._inner:
             event += piece
             ends = [found.end() for found in _EVENT_END.finditer(event, max(len(event) - len(piece) - 3, 0))]
@@ -274,6 +275,10 @@ class _LimitedEvents(httpx2.AsyncByteStream):
                 _check_values(bytes(event[begin:end]))
                 begin = end
             del event[:begin]
+            now = time.monotonic()
+            second, count = (now, len(ends)) if now - second >= 1.0 else (second, count + len(ends))
+            if count > MAX_MESSAGES_PER_S:
+                raise httpx2.ReadError(f"the server sent more than {MAX_MESSAGES_PER_S} events a second")
             if len(event) > MAX_EVENT_BYTES:
                 raise httpx2.ReadError(f"an event is larger than {MAX_EVENT_BYTES} bytes")
             yield piece
