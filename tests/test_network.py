@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ from cryptography.hazmat.primitives.serialization import (
 
 from dragoman import Client, ConnectionFailedError, UpstreamError
 from dragoman.errors import ConfigError
+from dragoman.gateway import client_connection
 from dragoman.gateway.config.load import read_settings
 from dragoman.gateway.config.settings import RequestLimits
+from dragoman.gateway.process import server
 from dragoman.gateway.process.banner import banner
 from dragoman.gateway.process.certificate import open_certificate
 from dragoman.gateway.process.reload import LastGood
@@ -31,6 +34,7 @@ from dragoman.network import Network, find_proxy, find_unused_variable
 from tests.gateway.house import House, faultline, open_house, state, upstream
 from tests.gateway.test_faults import GOOD, ask
 from tests.gateway.test_unreachable import Authority, Vault
+from tests.gateway.web import head_of
 from tests.mcp.servers import House as McpHouse
 from tests.mcp.servers import spec, words
 from tests.mcp.web_server import TOOL, mcp, site
@@ -351,6 +355,88 @@ def test_a_client_that_never_begins_to_speak_tls_is_ended(authority: Authority, 
         socket.create_connection(("127.0.0.1", house.port), timeout=sooner_s) as client,
     ):
         assert client.recv(1) == b""
+
+
+PATIENT = RequestLimits(head_s=2 * NEVER_S)
+
+
+def connect(house: House) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", house.port), timeout=NEVER_S)
+
+
+def ask_over_tls(client: socket.socket, authority: Authority) -> bytes:
+    with authority.trust().wrap_socket(client, server_hostname="127.0.0.1") as connection:
+        body = b'{"model": "demo", "messages": [{"role": "user", "content": "hi"}]}'
+        connection.sendall(head_of("/v1/chat/completions", body) + body)
+        return connection.recv(100)
+
+
+def test_a_handshake_that_runs_as_the_server_ends_is_served(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was reset, or its request got a 503: a rolling restart lost it."""
+    monkeypatch.setattr(server, "LINGER_S", NEVER_S)
+    monkeypatch.setattr(client_connection, "LINGER_S", NEVER_S)
+    path = authority.issue(tmp_path, "own")
+    with open_house(tls_cert=str(path), limits=PATIENT) as house, connect(house) as client:
+        wait_until(lambda: house.server.open.opening)
+        house.server.end()
+        wait_until(lambda: house.gateway.leaving)
+        assert ask_over_tls(client, authority).startswith(b"HTTP/1.1 200")
+
+
+def test_clients_that_say_nothing_as_the_server_ends_keep_no_other_client_waiting(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that waited to be accepted had their handshakes one after the other: each could last ten seconds."""
+    monkeypatch.setattr(server, "LINGER_S", NEVER_S)
+    monkeypatch.setattr(client_connection, "LINGER_S", NEVER_S)
+    path = authority.issue(tmp_path, "own")
+    with open_house(tls_cert=str(path), limits=PATIENT) as house, ExitStack() as clients:
+
+        async def come_at_once() -> socket.socket:
+            house.server.end()
+            await asyncio.sleep(0)  # it knows, and does not see the clients that come now
+            for _ in range(5):
+                clients.enter_context(connect(house))
+            return clients.enter_context(connect(house))
+
+        assert ask_over_tls(house.loop.run(come_at_once()), authority).startswith(b"HTTP/1.1 200")
+
+
+def test_a_client_that_never_begins_to_speak_tls_does_not_keep_a_server_from_its_end(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "LINGER_S", 0.01)
+    path = authority.issue(tmp_path, "own")
+    with open_house(tls_cert=str(path), limits=PATIENT) as house, connect(house) as client:
+        wait_until(lambda: house.server.open.opening)
+        house.server.end()
+        assert client.recv(1) == b""
+
+
+def test_clients_that_never_begin_to_speak_tls_count_as_connections(authority: Authority, tmp_path: Path) -> None:
+    """They were no connections yet, and took all files that a process may open: others got a 500 or a reset."""
+    path, limits = authority.issue(tmp_path, "own"), RequestLimits(head_s=2 * NEVER_S, connections=20)
+    with open_house(tls_cert=str(path), limits=limits) as house, ExitStack() as clients:
+        silent = [clients.enter_context(connect(house)) for _ in range(25)]
+        assert [client.recv(1) for client in silent[:5]] == [b""] * 5
+        assert ask_over_tls(clients.enter_context(connect(house)), authority).startswith(b"HTTP/1.1 200")
+        assert len(house.server.open.opening) <= 20
+
+
+def test_a_client_that_speaks_no_tls_is_no_error(
+    authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = authority.issue(tmp_path, "own")
+    with open_house(tls_cert=str(path)) as house:
+        with connect(house) as client:
+            client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            while client.recv(100):
+                pass
+        wait_until(lambda: not house.server.open.opening)
+        assert fetch(house.url.replace("http://", "https://"), authority)[0] == {"status": "ok"}
+    assert "exception" not in caplog.text
 
 
 def test_a_certificate_that_is_none_is_said_at_the_start(tmp_path: Path) -> None:

@@ -215,5 +215,16 @@ def test_a_part_that_the_store_gave_to_others_is_not_renewed(store: Far) -> None
     assert standby.use("1", [LINE], 10, LEASE_S + 1.0) is None
 
 
+def test_a_part_that_the_store_does_not_know_any_more_is_not_used(store: Far) -> None:
+    """The clock of another gateway is ahead, or the store has lost its memory: others may have this part."""
+    standby = make_standby(store)
+    store.expire(LEASE_S + 1.0)
+    standby.prolong(LEASE_S / 2)
+    assert standby.use("1", [LINE], 10, LEASE_S / 2) is None
+    standby.renew(LEASE_S / 2 + 1.0)
+    assert standby.use("1", [LINE], 10, LEASE_S / 2 + 1.0) is not None
+    assert look(store) == (0, 100)
+
+
 def _row(name: str, cost: int) -> LedgerRow:
     return replace(ROW, id=name, cost=cost, charged=(LINE,))

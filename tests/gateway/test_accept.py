@@ -29,19 +29,14 @@ class Street:
 
 
 class Worker:
-    def __init__(self, street: Street, number: int, failures: int = 0) -> None:
-        """`failures`: so many clients have gone when they are taken."""
-        self.street, self.failures = street, failures
+    def __init__(self, street: Street, number: int) -> None:
+        self.street = street
         self.open: list[socket.socket] = []
         self.listener = street.stack.enter_context(street.listener.dup())
         self.acceptor = Acceptor(self.listener, street.counts.of(number), lambda: len(self.open), self.take)
 
-    async def take(self, client: socket.socket) -> None:
-        self.street.stack.enter_context(client)
-        self.failures -= 1
-        if self.failures >= 0:
-            raise ConnectionResetError
-        self.open.append(client)
+    def take(self, client: socket.socket) -> None:
+        self.open.append(self.street.stack.enter_context(client))
 
 
 @pytest.fixture
@@ -79,17 +74,6 @@ def test_a_worker_takes_all_if_the_other_one_does_not(how: str, stack: ExitStack
         street.connect(5)
         await until(lambda: len(first.open) == 5)
         first.acceptor.close()
-
-    asyncio.run(play())
-
-
-def test_a_client_that_has_gone_is_no_error(stack: ExitStack) -> None:
-    async def play() -> None:
-        street = Street(stack, 1)
-        worker = Worker(street, 0, failures=1)
-        street.connect(2)
-        await until(lambda: len(worker.open) == 1)
-        worker.acceptor.close()
 
     asyncio.run(play())
 

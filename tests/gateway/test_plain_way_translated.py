@@ -299,6 +299,26 @@ def test_a_stream_that_opens_and_says_nothing_is_met_as_with_a_task(
     assert fast.ways == 2
 
 
+def test_a_stream_that_says_nothing_again_and_again_is_left_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each piece without content began a wait of its own, so that eight of them lasted far beyond the deadline."""
+    path, body = ask("anthropic", stream=True, tools=True)
+    head = answer("openai_chat", SAID["a text"], stream=True)[0]
+
+    async def play(street: Street) -> None:
+        late, clock = [0.0], street.gateway.clock
+        street.gateway.clock = street.gateway.sender.clock = lambda: clock() + late[0]
+        street.answers = [[head]]
+        street.ask(body)
+        await street.go_round()
+        late[0] = street.gateway.now.settings.deadline_s
+        street.play(street.providers[-1], [b"7\r\nid: 1\n\n\r\n"])
+        await street.settle()
+
+    fast, _ = play_both(monkeypatch, play, front=path, first=body)
+    assert fast.rows[-1].status == 504
+    assert fast.ways == 2
+
+
 @pytest.mark.parametrize("stops_after", ["the head", "its start", "its first word"])
 def test_a_client_that_leaves_a_stream_is_left(stops_after: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path, body = ask("anthropic", stream=True, tools=True)

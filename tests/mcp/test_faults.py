@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.mcp import connection, stdio
+from dragoman.mcp import connection, http_client, stdio
 from dragoman.mcp.spec import CONNECT_S, MAX_MESSAGE_VALUES, TOOL_S
 from dragoman.mcp.stdio import MAX_LINE_BYTES
 from tests.mcp.servers import House, bad, gone, spec, words
@@ -364,9 +364,18 @@ def in_call(seen: Seen, method: str, result: Any, form: str = "json") -> Said | 
     body = json.dumps({"jsonrpc": "2.0", "id": json.loads(seen.body)["id"], "result": result}).encode()
     if form == "json":
         return Said(200, body)
-    return Said(200, b": hello\n\nevent: message\ndata: %s\n\n" % body, {"content-type": "text/event-stream"})
+    end, charset = ENDS.get(form, b"\n\n"), "utf-16-le" if form == "events in UTF-16" else "utf-8"
+    events = b": hello\n\nevent: message\ndata: %b%b" % (body, end)
+    kind = f"text/event-stream; charset={charset}"
+    return Said(200, events.decode().encode(charset), {"content-type": kind})
 
 
+ENDS = {
+    "events with LF and CRLF": b"\n\r\n",
+    "events with CRLF and LF": b"\r\n\n",
+    "events with CRLF and CR": b"\r\n\r",
+    "an event that ends with its stream": b"\r",
+}
 PART = {"type": "text", "text": "x"}
 COSTLY: dict[str, tuple[str, Any]] = {
     "values": ("tools/call", {"content": [], "structuredContent": {"rows": [[i] for i in range(100_000)]}}),
@@ -375,7 +384,7 @@ COSTLY: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("form", ["json", "events"])
+@pytest.mark.parametrize("form", ["json", "events", *ENDS, "events in UTF-16"])
 @pytest.mark.parametrize("kind", list(COSTLY))
 def test_f63_an_answer_of_too_many_values_is_not_decoded(
     kind: str, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -387,6 +396,20 @@ def test_f63_an_answer_of_too_many_values_is_not_decoded(
         said, _ = asyncio.run(try_once(tmp_path, f"{server.url}/mcp", connect_s=20, timeout_s=20))
         assert "done" not in said
         assert len(said) < 1000
+
+
+def test_f63_a_flood_of_events_ends_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is a step of the event loop. A program that floods its output is ended, and so is a stream."""
+    monkeypatch.setattr(http_client, "MAX_MESSAGES_PER_S", 10)  # a busy machine does not get to two thousand
+    note = b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}\n\n'
+
+    def flood(seen: Seen) -> Said | None:
+        said = in_call(seen, "tools/call", {"content": [PART]}, "events")
+        return said and Said(200, note * 1000 + said.body, said.headers)
+
+    with site(flood, mcp) as server:
+        said, _ = asyncio.run(try_once(tmp_path, f"{server.url}/mcp"))
+        assert "stream ended" in said
 
 
 def test_an_answer_of_many_values_in_its_texts_is_read(tmp_path: Path) -> None:

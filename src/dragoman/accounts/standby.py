@@ -122,8 +122,8 @@ class Standby:
         if old:
             kept = self._store.renew([part.id for part in old], now + self._lease_s)
             for part in old:
-                if part.id in kept:  # else its lease ended before the store heard of us: others may have it
-                    part.until = now + self._lease_s
+                # a part that the store does not know any more is not used: others may have it
+                part.until = now + self._lease_s if part.id in kept else now
 
     def close(self, now: float) -> None:
         for at in list(self._parts):

@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 from functools import lru_cache
 from http import HTTPStatus
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 import httptools
@@ -93,11 +93,16 @@ def remember_head(data: bytes, exchange: ClientExchange, most_bytes: int) -> Kno
     return KnownHead(before, after, http.method, http.path, http.query, headers, http.facts)
 
 
+Opening: TypeAlias = "asyncio.Task[tuple[asyncio.Transport, ClientConnection]]"
+
+
 class OpenConnections:
-    """The connections of a server that are open, and the requests that run on them."""
+    """The connections of a server that are open, or were accepted and are opening (with TLS that takes a while), and
+    the requests that run on them."""
 
     def __init__(self) -> None:
         self.connections: set[ClientConnection] = set()
+        self.opening: dict[Opening, None] = {}  # the oldest first
         self.tasks: set[asyncio.Task[None]] = set()
 
 

@@ -6,6 +6,7 @@ Headers come from the entry of the server only: a client's key never goes to an 
 import asyncio
 import logging
 import re
+import time
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from dragoman.errors import DecodeError, DragomanError
 from dragoman.jsontypes import JsonObject, dump_json, has_more_values, load_json
 from dragoman.mcp.network_policy import ForbiddenAddressError, NetworkPolicy, UnknownHostError
-from dragoman.mcp.spec import MAX_MESSAGE_VALUES, ServerSpec
+from dragoman.mcp.spec import MAX_MESSAGE_VALUES, MAX_MESSAGES_PER_S, ServerSpec
 from dragoman.network import CertificateError, Network, find_proxy, make_tls
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
@@ -28,7 +29,8 @@ NO_VARIABLES: Mapping[str, str] = {}
 PORTS = {"http": 80, "https": 443}
 REFUSALS = (400, 410, 500, 502, 503)  # statuses of which the mcp package reads no meaning
 SERVER_ERROR = -32000
-_EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+# A line ends with CRLF, LF or CR, also within one event; a CRLF is never taken for two ends.
+_EVENT_END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 
 
 class _QueryFilter(logging.Filter):
@@ -156,8 +158,10 @@ class _PolicyTransport(httpx2.AsyncBaseTransport):
         if response.headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
             raise httpx2.ReadError("the response is compressed, although the request did not allow it")
-        if "event-stream" in response.headers.get("content-type", ""):
+        content_type = response.headers.get("content-type", "")
+        if "event-stream" in content_type:
             response.stream = _LimitedEvents(response.stream)
+            response.headers["content-type"] = content_type.partition(";")[0]  # it is UTF-8, whatever it says
         else:
             response.stream = _LimitedStream(response.stream)
             if response.status_code in REFUSALS and str(request.url) == self._spec.url:
@@ -262,24 +266,28 @@ class _LimitedEvents(httpx2.AsyncByteStream):
         self._inner = inner
 
     async def __aiter__(self) -> Any:
-        event = bytearray()
+        event, second, count = bytearray(), 0.0, 0
         async for piece in self._inner:
             event += piece
             ends = [found.end() for found in _EVENT_END.finditer(event, max(len(event) - len(piece) - 3, 0))]
             begin = 0
             for end in ends:
-                if end - begin > MAX_MESSAGE_VALUES:
-                    _check_values(bytes(event[begin:end]))
+                _check_values(bytes(event[begin:end]))
                 begin = end
             del event[:begin]
+            now = time.monotonic()
+            second, count = (now, len(ends)) if now - second >= 1.0 else (second, count + len(ends))
+            if count > MAX_MESSAGES_PER_S:
+                raise httpx2.ReadError(f"the server sent more than {MAX_MESSAGES_PER_S} events a second")
             if len(event) > MAX_EVENT_BYTES:
                 raise httpx2.ReadError(f"an event is larger than {MAX_EVENT_BYTES} bytes")
             yield piece
+        _check_values(bytes(event))  # the end of the stream may end it, too
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
 def _check_values(message: bytes) -> None:
-    if has_more_values(message, MAX_MESSAGE_VALUES):
+    if len(message) > MAX_MESSAGE_VALUES and has_more_values(message, MAX_MESSAGE_VALUES):
         raise httpx2.ReadError(f"the message has more than {MAX_MESSAGE_VALUES} values")

@@ -34,6 +34,7 @@ NAME = re.compile(r"\w[\w.-]{0,63}")
 VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
 TOOL_S = 120.0  # (RELIABILITY 2.2)
 CONNECT_S = 30.0  # a busy machine starts four servers at once (F60)
+MAX_MESSAGES_PER_S = 2000  # of a server: more is a flood, not a conversation
 MAX_MESSAGE_VALUES = 30_000  # of a server: to read more in one call would keep the event loop from all others
 LOGIN_PORT = 20007  # on this machine; the browser comes back to it after a login
 VARIABLE_KEYS = (

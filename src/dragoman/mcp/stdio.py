@@ -26,7 +26,7 @@ from mcp.shared.message import SessionMessage
 from dragoman.child_process import keep_standard_files
 from dragoman.errors import DragomanError
 from dragoman.jsontypes import has_more_values
-from dragoman.mcp.spec import MAX_MESSAGE_VALUES, ServerSpec
+from dragoman.mcp.spec import MAX_MESSAGE_VALUES, MAX_MESSAGES_PER_S, ServerSpec
 
 try:
     import resource  # imported before any fork, because the child needs it
@@ -34,7 +34,6 @@ except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
-MAX_MESSAGES_PER_S = 2000  # more is a flood, not a conversation
 MAX_INVALID_LINES = 500  # in a row that are not JSON-RPC; a few come from a forgotten print()
 GRACE_S = 1.0  # for the child to exit after its stdin is closed, and again after SIGTERM
 STDERR_TAIL_BYTES = 2000

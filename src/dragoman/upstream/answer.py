@@ -308,9 +308,9 @@ class UpstreamAnswer:
         """Whether a stream that was opened has not even started."""
         return self._quiet_until is None
 
-    def hear_first_words(self) -> bool | None:
+    def hear_first_words(self, deadline: float) -> bool | None:
         """Reads what has arrived of a stream that was opened. True: its first content is there. False: not yet. None:
-        `begin` must go on with it, because of an error, or something that takes long."""
+        `begin` must go on with it, because of an error, something that takes long, or the deadline."""
         opened, reader = self._opened, self._reader
         if opened is None or reader is None or len(self._read_ahead) >= MOST_QUIET_PIECES:
             return None
@@ -339,6 +339,8 @@ class UpstreamAnswer:
             return None
         if self._quiet_until is None and self._read_ahead[-1].events:
             self._quiet_until = self._clock() + QUIET_START_S
+        elif self._quiet_until is None and self._clock() > deadline:
+            return None
         opened.says_nothing_yet(None if self._quiet_until is None else self._quiet_until - self._clock())
         return False
 

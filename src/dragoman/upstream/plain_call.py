@@ -98,7 +98,7 @@ class PlainCall:
         if connection.error is not None or connection.closed or call is None:
             return None
         if begun.stream is not None:
-            return begun.stream.hear_first_words()
+            return begun.stream.hear_first_words(self._deadline)
         if connection.status != 200 or not is_stream(connection, call):
             return None
         first_s = min(self._deadline - begun.began, spec.timeouts.first_s)
@@ -111,7 +111,7 @@ class PlainCall:
             self._client, self._request, state, target, key, call, clock=self._clock, dice=dice
         )
         begun.stream.open_stream(begun, opened)
-        return begun.stream.hear_first_words()
+        return begun.stream.hear_first_words(self._deadline)
 
     def end_waiting(self) -> None:
         """Nothing has come in time. If a stream has opened and says nothing, that is an error for the long way."""

@@ -8,9 +8,9 @@ moment.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from mmap import mmap
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from dragoman.log_line import LogLine
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 LEAVE_S = 0.001  # a worker that is not busy accepts within this time
 GONE = 2**62
 REST_S = 1.0  # after an error: mostly, no more files may be open
-Open: TypeAlias = Callable[[socket.socket], Coroutine[Any, Any, object]]
+Open: TypeAlias = Callable[[socket.socket], object]
 
 
 class OpenCounts:
@@ -52,10 +52,9 @@ class Acceptor:
     """Accepts the connections of one listening socket, until `close`."""
 
     def __init__(self, listener: socket.socket, share: Share, count: Callable[[], int], open_connection: Open) -> None:
-        """`count`: the connections that are open. `open_connection`: takes one that was accepted."""
+        """`count`: the connections that are open, or opening. `open_connection`: takes one that was accepted."""
         self._listener, self._share, self._count, self._open = listener, share, count, open_connection
         self._loop = asyncio.get_running_loop()
-        self._opening: set[asyncio.Task[object]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._has_left = False  # the next connection, to another worker
         listener.setblocking(False)
@@ -68,7 +67,7 @@ class Acceptor:
             self._timer.cancel()
 
     def _accept(self) -> None:
-        others_have_fewer = self._share.tell(self._count() + len(self._opening))
+        others_have_fewer = self._share.tell(self._count())
         if others_have_fewer and not self._has_left:
             self._has_left = True
             self._wait(LEAVE_S)
@@ -84,14 +83,7 @@ class Acceptor:
             return
         client.setblocking(False)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        task = self._loop.create_task(self._open(client))
-        self._opening.add(task)
-        task.add_done_callback(self._end_opening)
-
-    def _end_opening(self, task: "asyncio.Task[object]") -> None:
-        self._opening.discard(task)
-        if not task.cancelled():
-            task.exception()  # the client has gone, or its TLS is no TLS
+        self._open(client)
 
     def _wait(self, seconds: float) -> None:
         self._loop.remove_reader(self._listener)

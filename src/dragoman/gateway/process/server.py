@@ -8,13 +8,13 @@ import signal
 import socket
 import struct
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from dragoman.gateway.app import App
-from dragoman.gateway.client_connection import LINGER_S, ClientConnection, OpenConnections
-from dragoman.gateway.process.accept import Acceptor, Share
+from dragoman.gateway.client_connection import LINGER_S, ClientConnection, OpenConnections, Opening, most_connections
+from dragoman.gateway.process.accept import Acceptor, OpenCounts, Share
 from dragoman.gateway.process.certificate import Certificate
 from dragoman.gateway.state import Gateway
 
@@ -22,6 +22,8 @@ AFTER_GRACE_S = 5.0
 # SIGBREAK is Ctrl+Break on Windows.
 END_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)]
 LOOK_S = 0.02  # how often a server that shuts down looks whether requests still run
+HAS_READERS = os.name != "nt"  # Windows' loop has none
+LEAST_OPENING = 16  # with too many connections, so many more may open at once, to hear of it (503)
 MOST_TURNS = 100  # turns of the event loop that we wait for a socket to close
 
 
@@ -63,8 +65,11 @@ class Server:
             await self._shut_down(listeners)
 
     async def _listen(self, listener: socket.socket, loop: asyncio.AbstractEventLoop) -> asyncio.Server | Acceptor:
-        if self._share is not None:
-            return Acceptor(listener, self._share, lambda: len(self.open.connections), self._open_connection)
+        share = self._share
+        if share is None and self._tls is not None and HAS_READERS:  # asyncio would not tell us of handshakes that run
+            share = OpenCounts(1).of(0)
+        if share is not None:
+            return Acceptor(listener, share, self._count_open, self._open_connection)
         return await loop.create_server(
             self._connect,
             sock=listener,
@@ -73,11 +78,31 @@ class Server:
             ssl_handshake_timeout=self._handshake_s,
         )
 
-    def _open_connection(self, client: socket.socket) -> Coroutine[Any, Any, object]:
-        """Takes a connection that was accepted already."""
-        return asyncio.get_running_loop().connect_accepted_socket(
-            self._connect, client, ssl=self._tls, ssl_handshake_timeout=self._handshake_s
+    def _count_open(self) -> int:
+        return len(self.open.connections) + len(self.open.opening)
+
+    def _open_connection(self, client: socket.socket) -> None:
+        """Takes a connection that was accepted already. With TLS it is open when its handshake is over."""
+        loop = asyncio.get_running_loop()
+        opening = loop.create_task(
+            loop.connect_accepted_socket(self._connect, client, ssl=self._tls, ssl_handshake_timeout=self._handshake_s)
         )
+        self.open.opening[opening] = None
+        opening.add_done_callback(self._end_opening)
+        most = self._gateway.now.settings.limits.connections or most_connections()
+        if len(self.open.opening) > max(most - len(self.open.connections), LEAST_OPENING):
+            self._drop(next(iter(self.open.opening)))  # most likely it says nothing: a handshake is short
+
+    def _drop(self, opening: Opening) -> None:
+        self.open.opening.pop(opening, None)
+        opening.cancel()
+
+    def _end_opening(self, opening: Opening) -> None:
+        self.open.opening.pop(opening, None)
+        if opening.cancelled() or opening.exception() is not None:
+            return  # the client has gone, or its TLS is no TLS
+        if self._ending.is_set():
+            opening.result()[1].shutdown()
 
     def end(self, *, at_once: bool = False) -> None:
         """Ends the server. Another thread may call it. `at_once`: without waiting for requests that run."""
@@ -122,19 +147,25 @@ class Server:
             connection.shutdown()
         grace_s = self._gateway.now.settings.grace_s
         ending = loop.call_later(grace_s, self._gateway.end_streams)
+        dropping = loop.call_later(LINGER_S, self._drop_opening)
         # A connection that was busy may bring one more request: the head of its answer did not say that it will close.
         closing = loop.call_later(max(LINGER_S, grace_s / 2), self._gateway.drain)
         try:
             await self._wait_for_answers(loop.time() + grace_s + AFTER_GRACE_S)
         finally:
-            ending.cancel()
-            closing.cancel()
+            for timer in (ending, dropping, closing):
+                timer.cancel()
             self._gateway.drain()
+
+    def _drop_opening(self) -> None:
+        """Drops the clients that have connected and say nothing. Those that have spoken have opened by now."""
+        for opening in list(self.open.opening):
+            self._drop(opening)
 
     async def _wait_for_answers(self, until: float) -> None:
         """Returns when no connection and no request is left. Requests that still run at the end are cancelled."""
         clock = asyncio.get_running_loop().time
-        while (self.open.connections or self.open.tasks) and not self._at_once:
+        while (self._count_open() or self.open.tasks) and not self._at_once:
             if clock() >= until:
                 for task in self.open.tasks:
                     task.cancel("the time to shut down is over")
@@ -153,13 +184,12 @@ class Server:
                 break
             await asyncio.sleep(0)
         for client in pending.accept_all():
-            with contextlib.suppress(OSError):  # the client has gone
-                await self._open_connection(client)
+            self._open_connection(client)
 
     async def _open_accepted(self, listeners: list[socket.socket]) -> None:
         """asyncio drops a connection that it has accepted and not opened yet when its server closes."""
         loop = asyncio.get_running_loop()
-        for listener in listeners if os.name != "nt" else ():  # Windows' loop has no readers
+        for listener in listeners if HAS_READERS else ():
             loop.remove_reader(listener)
         for _ in range(2):
             await asyncio.sleep(0)
