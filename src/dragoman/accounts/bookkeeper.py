@@ -28,6 +28,7 @@ SETTLE_WAITS = (1, 2, 3)  # times SETTLE_S, before a request that found no room 
 WRITE_S = 0.5
 STANDBY_S = 2.0
 RENEWALS = 4  # of a lease, before it would end
+CLOSE_S = 10.0  # for calls of a store that run
 LOOK_S = 60.0  # how often we look for files of dead processes
 FORGET_S = 3600.0
 DAY_S = 86_400.0
@@ -168,8 +169,9 @@ class Bookkeeper:
         """Writes everything to the ledger and the budgets. The rest waits in the journal."""
         self._stopping.set()
         self._woken.set()
+        end = time.monotonic() + CLOSE_S
         for thread in self._threads:
-            thread.join(10.0)
+            thread.join(max(end - time.monotonic(), 0.0))
         if not any(thread.is_alive() for thread in self._threads):  # else a store is late: the journal keeps the rows
             self._attempt(self._settle)
             self._attempt(self._write)
