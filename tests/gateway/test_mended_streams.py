@@ -614,7 +614,9 @@ def test_an_error_has_the_number_behind_that_of_the_servers_last_event(
     row.play("openai_responses", [b"".join(frames[i : i + together]) for i in range(0, len(frames), together)])
     lines = row.ask("openai_responses", "openai_responses").splitlines()
     got = [json.loads(line[6:]) for line in lines if line.startswith(b"data: ")]
-    assert [event["sequence_number"] for event in got] == list(range(first, first + len(got)))
+    begin = got[0]["sequence_number"]
+    assert begin in (first, 0), "0 if a busy machine read all of it at once, so that all of it was written anew"
+    assert [event["sequence_number"] for event in got] == list(range(begin, begin + len(got)))
     assert [event["type"] for event in got[-2:]] == ["error", "response.failed"]
     assert got[-1]["response"]["id"] == "resp_1"
 

@@ -129,7 +129,8 @@ STEPS: dict[str, Callable[[str, str, Callable[..., None], pytest.MonkeyPatch], N
     ),
     "the passes": lambda _, __, ___, patch: patch.setattr("dragoman.passes.prepare.find_contents", raise_bug),
     "writing the request": lambda _, target, plant, __: plant(target, encode_request=raise_bug),
-    "reading the answer": lambda _, target, plant, __: plant(target, decode_reply=raise_bug),
+    "reading the answer": lambda _, target, plant, __: plant(target, decode_reply=raise_bug, read_usual_reply=None),
+    "reading a usual answer": lambda _, target, plant, __: plant(target, read_usual_reply=raise_bug),
     "writing the answer": lambda door, _, plant, __: plant(door, encode_reply=raise_bug),
 }
 

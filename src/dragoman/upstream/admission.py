@@ -50,7 +50,7 @@ class Window:
     __slots__ = ("_last", "_span", "_ticks", "due", "left", "limit")
 
     def __init__(self, limit: int, span_s: float = SPAN_S, margin_s: float = MARGIN_S) -> None:
-        self.limit = limit
+        self.limit = limit  # `change_limit` changes it: `left` depends on it
         self._span = span_s + margin_s
         self._ticks: deque[Tick] = deque()  # by time
         self._last = NO_TICK  # of those that count here alone

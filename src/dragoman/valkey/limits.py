@@ -352,7 +352,7 @@ class Limit:
         for kind, weight in weights.items():
             share = limits.part(self.seen[kind].free_at(server_s, now - limits.away_since))
             window = self._local[kind]
-            window.limit = share
+            window.change_limit(share)
             if min(weight, self.seen[kind].limit) > share or window.wait_s(now, weight) > 0:
                 return False
         # If Valkey loses its memory, the most that any replica has seen of a second counts. What is sent now is added,
