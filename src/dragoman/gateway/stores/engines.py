@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dragoman.postgres.database import Database
     from dragoman.valkey.limits import ValkeyLimits
 
+PROBE_S = 5.0  # a person who asks whether an engine answers has more time than a request
 STATE_VARIABLE = "DRAGOMAN_STATE"
 DATABASE_VARIABLE = "DRAGOMAN_DATABASE"
 DATABASE_SCHEMES = ("postgresql", "postgres")
@@ -171,7 +172,7 @@ async def probe_engines(settings: Settings) -> list[tuple[str, str]]:
     if settings.state:
         from dragoman.valkey.server import AwayError, ValkeyServer
 
-        server = ValkeyServer(settings.state)
+        server = ValkeyServer(settings.state, PROBE_S)
         try:
             await server.reach()
         except AwayError:
@@ -187,7 +188,7 @@ async def probe_engines(settings: Settings) -> list[tuple[str, str]]:
 def _probe_database(url: str) -> str:
     from dragoman.postgres.database import Database, DatabaseAwayError, find_mismatch, read_applied
 
-    database = Database(url)
+    database = Database(url, PROBE_S)
     try:
         return find_mismatch(read_applied(database))
     except DatabaseAwayError as error:
